@@ -18,6 +18,7 @@ from combinators.index_space.usable import check_usable
 from combinators.kernels.kernel import short_name
 from combinators.recording.current import current_trace
 from combinators.recording.function import trace_function
+from combinators.settings import chosen
 
 if TYPE_CHECKING:
     from combinators.arrows.arrow import Arrow
@@ -125,7 +126,7 @@ def _graph_of(arrow: Arrow[Any, Any], args: Sequence[Any]) -> tuple[Graph, tuple
     leaves, tree = jax.tree.flatten(inputs)
     check_usable([f"operand {number}" for number in range(len(leaves))], leaves, arrow.name)
     # Whether there are doubles decides what a double of NumPy is.
-    key = (tree, bool(jax.config.read("jax_enable_x64")), tuple(_type_key(leaf, arrow.name) for leaf in leaves))
+    key = (tree, chosen(), tuple(_type_key(leaf, arrow.name) for leaf in leaves))
     known = arrow.graphs
     found = known.get(key)
     if found is None:

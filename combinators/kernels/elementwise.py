@@ -7,7 +7,6 @@ primitive that JAX adds later asks for a signature and is never cut wrongly.
 
 from __future__ import annotations
 
-import functools
 import inspect
 import math
 from collections.abc import Callable, Sequence
@@ -21,6 +20,7 @@ from combinators.frozen import dataclass
 from combinators.kernels.jaxprs import is_literal, programs_inside
 from combinators.kernels.kernel import short_name
 from combinators.kernels.remedy import SPREADING, Offence, Traced, explain_offences, offending_axes
+from combinators.settings import remembered
 
 _ARITHMETIC = """
     abs add add_any and clamp clz complex conj div eq eq_to ge gt imag integer_pow le le_to lt lt_to max min mul mulhi
@@ -195,7 +195,7 @@ def _judge_square(fn: Callable[..., Any], operands: tuple[tuple[int, Any], ...],
     return _Verdict(problem=problem, failure=f"{type(error).__name__}: {error}".partition("\n")[0][:200])
 
 
-_cached_judgement = functools.lru_cache(maxsize=512)(_judge)
+_cached_judgement = remembered(maxsize=512)(_judge)
 
 
 def _sizes(operands: tuple[tuple[int, Any], ...]) -> tuple[int, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 import jax.numpy as jnp
@@ -29,6 +28,7 @@ from combinators.operations.dense import Dense
 from combinators.operations.operation import Operation
 from combinators.recording.current import trace_of
 from combinators.recording.value import Value
+from combinators.settings import remembered
 
 Axes = tuple[str, ...]
 Factors = tuple[float | None, float]
@@ -138,7 +138,7 @@ def _apply(
 
 
 # The layers of a model repeat the same few: what is known of an operation is not found again for its equal.
-@lru_cache(maxsize=256)
+@remembered(maxsize=256)
 def _known_operation(fields: tuple[tuple[str, Any], ...], factors: str, dtype: Any) -> Operation:
     return attention_operation(dict(fields), dtype)
 
@@ -342,7 +342,7 @@ def _broadcast_axes(
     return tuple(n if s == sizes[n] else None for n, s in zip(names, kind.shape, strict=True))
 
 
-@lru_cache(maxsize=64)
+@remembered(maxsize=64)
 def _graph(
     types: tuple[TensorType, ...], optional: tuple[str, ...], over: str, causal: bool | str, factors: Factors
 ) -> Graph:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 import jax
@@ -12,6 +11,7 @@ import jax.numpy as jnp
 
 from combinators.frozen import dataclass
 from combinators.numerics.attention_kernel import Axes, Scores
+from combinators.settings import remembered
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class FitsFused:
         return self.kernel.takes(*blocks)
 
 
-@lru_cache(maxsize=256)
+@remembered(maxsize=256)
 def _runs(kernel: FusedAttention, blocks: tuple[jax.ShapeDtypeStruct, ...]) -> bool:
     smooth = [i for i, block in enumerate(blocks) if jnp.issubdtype(block.dtype, jnp.inexact)]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -25,6 +25,7 @@ from combinators.operations.dense import as_dense
 from combinators.operations.operation import Operation
 from combinators.operations.results import Struct, check_results, result_axes, struct_of
 from combinators.operations.states import carrier_of, check_monoid, check_state, presented_state
+from combinators.settings import remembered
 
 _WRITTEN = "somebody wrote its derivative"
 
@@ -69,7 +70,7 @@ class Shaped(Immutable):
         return tuple(tuple(str(axis) if axis.name is None else axis.name for axis in axes) for axes in self.result_axes)
 
 
-@lru_cache(maxsize=4096)
+@remembered(maxsize=4096)
 def shape(operation: Operation, operands: tuple[Struct, ...]) -> Shaped:
     """Find the sizes, the state and the results of `operation` on operands of these types.
 

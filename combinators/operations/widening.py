@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
 import jax
@@ -16,6 +15,7 @@ from combinators.frozen import dataclass
 from combinators.operations.dense import Dense
 from combinators.operations.operation import Operation
 from combinators.operations.shaped import Shaped, block_structs, shape
+from combinators.settings import remembered
 
 Struct = jax.ShapeDtypeStruct
 _ARGUMENT = "preferred_element_type"
@@ -111,7 +111,7 @@ def state_floats(shaped: Shaped) -> tuple[Any, ...]:
     return tuple(dict.fromkeys(leaf.dtype for leaf in shaped.state if float_dtype(leaf.dtype) is not None))
 
 
-@lru_cache(maxsize=4096)
+@remembered(maxsize=4096)
 def widened(operation: Operation, operands: tuple[Struct, ...], dtype: str) -> Operation:
     """The operation with its states in `dtype` and its results in the dtypes that they have.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 import jax
@@ -14,6 +13,7 @@ from combinators.operations.operation import Operation
 from combinators.operations.ready import portable, ready
 from combinators.operations.shaped import Shaped, block_structs, shape
 from combinators.operations.widening import WideKernel
+from combinators.settings import remembered
 from tapestry_jax.planning.entries.remat import RINGS
 from tapestry_jax.planning.folding.merges import local_sizes
 from tapestry_jax.planning.folding.traffic import nbytes
@@ -112,7 +112,7 @@ def _operand_structs(schedule: Schedule, step: Run) -> tuple[jax.ShapeDtypeStruc
     return tuple(schedule.graph.type_of(ref).struct for ref in schedule.graph.nodes[step.node].operands)
 
 
-@lru_cache(maxsize=4096)
+@remembered(maxsize=4096)
 def _cost(
     operation: Operation, operands: tuple[jax.ShapeDtypeStruct, ...], cuts: tuple[tuple[str, Cut], ...], folded: bool
 ) -> tuple[float, int]:

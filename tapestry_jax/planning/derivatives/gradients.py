@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import itertools
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 import jax
@@ -19,6 +18,7 @@ from combinators.operations.execute import combine, present, states
 from combinators.operations.operation import Operation
 from combinators.operations.ready import plain, run_whole
 from combinators.operations.shaped import Shaped, block_structs, shape
+from combinators.settings import remembered
 from tapestry_jax.planning.derivatives.dependence import Matrix, dependence, dependence_in, traced
 
 Struct = jax.ShapeDtypeStruct
@@ -171,12 +171,12 @@ def _known(graph: Graph, node: int, what: str, find: Callable[..., Any], *more: 
     return shaped.known[key]
 
 
-@lru_cache(maxsize=4096)
+@remembered(maxsize=4096)
 def _value_dependence(operation: Operation, structs: tuple[Struct, ...], alone: bool = False) -> Matrix:
     return dependence_in(_whole(operation, structs).jaxpr, alone=alone)
 
 
-@lru_cache(maxsize=1024)
+@remembered(maxsize=1024)
 def _whole(operation: Operation, structs: tuple[Struct, ...]) -> Any:
     """The closed jaxpr of an operation on whole arrays, by its own kernel: derivatives are taken of it.
 
@@ -186,7 +186,7 @@ def _whole(operation: Operation, structs: tuple[Struct, ...]) -> Any:
     return traced(lambda arrays: run_whole(shaped, arrays), structs)
 
 
-@lru_cache(maxsize=4096)
+@remembered(maxsize=4096)
 def _state_dependence(operation: Operation, structs: tuple[Struct, ...], sizes: tuple[tuple[str, int], ...]) -> Matrix:
     operands = shape(operation, structs).signature.operands
     arrays = [place for place, operand in enumerate(operands) if operand.coordinate is None]
@@ -215,14 +215,14 @@ def telling_sizes(shaped: Shaped, sizes: Mapping[str, int], *, folded: bool = Fa
     return tuple(sorted((dim, shaped.sizes[dim] if dim in alike and size > 1 else size) for dim, size in sizes.items()))
 
 
-@lru_cache(maxsize=1024)
+@remembered(maxsize=1024)
 def traced_states(operation: Operation, structs: tuple[Struct, ...], sizes: tuple[tuple[str, int], ...]) -> Any:
     """The closed jaxpr from the operands of a block of these sizes, coordinates too, to the leaves of its state."""
     shaped = plain(shape(operation, structs))
     return traced(lambda leaves: states(shaped, leaves), block_structs(shaped.signature, structs, dict(sizes)))
 
 
-@lru_cache(maxsize=4096)
+@remembered(maxsize=4096)
 def _merge_dependence(operation: Operation, structs: tuple[Struct, ...]) -> Matrix:
     shaped = plain(shape(operation, structs))
     states = (shaped.state, shaped.state)
@@ -231,12 +231,12 @@ def _merge_dependence(operation: Operation, structs: tuple[Struct, ...]) -> Matr
     return tuple(tuple(row[leaf] or row[count + leaf] for leaf in range(count)) for row in rows)
 
 
-@lru_cache(maxsize=4096)
+@remembered(maxsize=4096)
 def _derivative_dependence(operation: Operation, structs: tuple[Struct, ...]) -> Matrix:
     return _by_derivative(_whole(operation, structs), structs, shape(operation, structs).results)
 
 
-@lru_cache(maxsize=4096)
+@remembered(maxsize=4096)
 def _state_derivative_dependence(
     operation: Operation, structs: tuple[Struct, ...], sizes: tuple[tuple[str, int], ...]
 ) -> Matrix:
@@ -272,7 +272,7 @@ def _by_derivative(program: Any, structs: Sequence[Struct], outputs: Sequence[St
     return tuple(map(tuple, rows))
 
 
-@lru_cache(maxsize=4096)
+@remembered(maxsize=4096)
 def _derivative_needs(operation: Operation, structs: tuple[Struct, ...], direction: int) -> tuple[bool, ...]:
     function = as_function(_whole(operation, structs))
     results = [j for j, result in enumerate(shape(operation, structs).results) if is_inexact(result.dtype)]
@@ -288,7 +288,7 @@ def _derivative_needs(operation: Operation, structs: tuple[Struct, ...], directi
     return tuple(any(row[place + 1] for row in matrix) for place in range(len(structs)))
 
 
-@lru_cache(maxsize=4096)
+@remembered(maxsize=4096)
 def _derivative_coordinates(
     operation: Operation, structs: tuple[Struct, ...], direction: int, sizes: tuple[tuple[str, int], ...]
 ) -> frozenset[str]:
@@ -311,7 +311,7 @@ def _derivative_coordinates(
     return frozenset(name for name in reached if name is not None)
 
 
-@lru_cache(maxsize=4096)
+@remembered(maxsize=4096)
 def _known_by(operation: Operation, structs: tuple[Struct, ...], policy: Any) -> bool:
     # Policies go by parameters of primitives of JAX. One of others may be called as the policy's own first argument is.
     own = {told.name for told in inspect.signature(policy).parameters.values() if told.kind in _BY_PLACE}
@@ -324,7 +324,7 @@ def _known_by(operation: Operation, structs: tuple[Struct, ...], policy: Any) ->
     return not any(map(any, needed)) and all(map(any, _value_dependence(operation, structs)))
 
 
-@lru_cache(maxsize=4096)
+@remembered(maxsize=4096)
 def _presents_linearly(operation: Operation, structs: tuple[Struct, ...]) -> bool:
     shaped = shape(operation, structs)
     if operation.present is None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 import jax
 
 from combinators.frozen import dataclass
 from combinators.merging.blocks import Axes, shared_axes
+from combinators.settings import remembered
 from tapestry_jax.planning.derivatives.dependence import Matrix, dependence, passed_through
 from tapestry_jax.planning.folding.merges import Merge, mapped_frame
 
@@ -85,7 +85,7 @@ def of_few_cells(carrier: Sequence[Axes], state: Sequence[Any]) -> list[Struct]:
     ]
 
 
-@lru_cache(maxsize=4096)
+@remembered(maxsize=4096)
 def _framed(merge: Merge, carrier: tuple[Axes, ...], state: tuple[Struct, ...]) -> Framed:
     leaves, frame = list(state), mapped_frame(merge, carrier, state)
     summary: list[Any] = jax.eval_shape(frame.summary, leaves)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
 from combinators.index_space.tensor_type import is_inexact
@@ -13,6 +12,7 @@ from combinators.merging.blocks import combine_blocks
 from combinators.operations.execute import present
 from combinators.operations.operation import Operation
 from combinators.operations.shaped import Shaped, shape
+from combinators.settings import remembered
 from tapestry_jax.planning.derivatives.dependence import Matrix, dependence, dependence_in
 from tapestry_jax.planning.derivatives.gradients import telling_sizes, traced_states
 from tapestry_jax.planning.folding.framed import framed, of_few_cells
@@ -35,7 +35,7 @@ def sent_by_fold(
     return _known_by_fold(shaped.operation, tuple(operands), tuple(sorted(cuts.items())), mesh, tuple(live))
 
 
-@lru_cache(maxsize=4096)
+@remembered(maxsize=4096)
 def _known_by_fold(
     operation: Operation,
     operands: tuple[Any, ...],
@@ -69,7 +69,7 @@ def _sent_by_fold(
             yield replace(sent, leaves=frozenset(merge.leaves[number] for number in sent.leaves))
 
 
-@lru_cache(maxsize=4096)
+@remembered(maxsize=4096)
 def _presented(operation: Operation, operands: tuple[Any, ...], state: tuple[Any, ...]) -> Matrix:
     """For every result of a fold the leaves of its state that it depends on."""
     shaped = shape(operation, operands)
@@ -199,7 +199,7 @@ def varying_leaves(shaped: Shaped, operands: Sequence[Any], cuts: Cuts, mesh: Me
     return varies
 
 
-@lru_cache(maxsize=4096)
+@remembered(maxsize=4096)
 def _varying(operation: Operation, operands: tuple[Any, ...], sizes: tuple[tuple[str, int], ...]) -> tuple[bool, ...]:
     """Which leaves of the state of a block of these sizes depend on any operand."""
     return tuple(any(row) for row in dependence_in(traced_states(operation, operands, sizes).jaxpr))

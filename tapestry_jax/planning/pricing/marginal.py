@@ -28,6 +28,7 @@ from combinators.operations.execute import run_blocks, states
 from combinators.operations.operation import Operation
 from combinators.operations.ready import portable, ready
 from combinators.operations.shaped import block_structs, shape
+from combinators.settings import remembered
 from tapestry_jax.planning.pricing.counting.alike import has_rules, is_same
 from tapestry_jax.planning.pricing.counting.count import counted
 from tapestry_jax.planning.pricing.counting.counts import Counts
@@ -114,7 +115,7 @@ class Marginal:
         return more.of(tuple(b - a for a, b in zip(here.numbers, more.numbers, strict=True)))
 
 
-@lru_cache(maxsize=8192)
+@remembered(maxsize=8192)
 def block_counts(
     operation: Operation, operands: tuple[Struct, ...], part: Part, sizes: tuple[tuple[str, int], ...]
 ) -> Counts:
@@ -129,7 +130,7 @@ def block_counts(
     return marginal(operation, operands, part).at(dict(sizes))
 
 
-@lru_cache(maxsize=2048)
+@remembered(maxsize=2048)
 def marginal(operation: Operation, operands: tuple[Struct, ...], part: Part) -> Marginal:
     """Count an operation at a few sizes, once."""
     shaped = shape(operation, operands)
@@ -257,7 +258,7 @@ def _is_told_forwards(
     return not has_rules(whole.jaxpr) and is_same(told.jaxpr, whole.jaxpr)
 
 
-@lru_cache(maxsize=512)
+@remembered(maxsize=512)
 def _traced(
     operation: Operation, operands: tuple[Struct, ...], part: Part, sizes: tuple[tuple[str, int], ...]
 ) -> Traced | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 import jax
@@ -11,6 +10,7 @@ import jax
 from combinators.frozen import dataclass
 from combinators.operations.operation import Operation
 from combinators.operations.shaped import block_structs, shape
+from combinators.settings import remembered
 from tapestry_jax.machines.machine import Machine
 from tapestry_jax.planning.folding.sent import nbytes
 from tapestry_jax.planning.pricing.counting.counts import TRANSCENDENTAL_WEIGHT, Counts
@@ -105,7 +105,7 @@ def _on_chip(machine: Machine, counts: Counts) -> float:
     return 0.0 if counts.largest > machine.cache.value / 2 else counts.inner
 
 
-@lru_cache(maxsize=8192)
+@remembered(maxsize=8192)
 def block_bytes(
     operation: Operation, operands: tuple[Struct, ...], sizes: tuple[tuple[str, int], ...]
 ) -> tuple[int, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 from combinators.frozen import dataclass
@@ -11,6 +10,7 @@ from combinators.merging.monoid import Monoid
 from combinators.operations.execute import states
 from combinators.operations.ready import plain
 from combinators.operations.shaped import Shaped, block_structs, shape
+from combinators.settings import remembered
 from tapestry_jax.planning.derivatives.dependence import dependence
 from tapestry_jax.planning.folding.merges import merges
 from tapestry_jax.shards.lowered.moved import Queue, placed, refuse
@@ -43,7 +43,7 @@ def fold_of(shared: Shared, program: Program, block: Block) -> Fold:
     return _fold(shared.operations[block.runs], structs)
 
 
-@lru_cache(maxsize=1024)
+@remembered(maxsize=1024)
 def _fold(operation: Any, structs: tuple[Any, ...]) -> Fold:
     shaped: Shaped = plain(shape(operation, structs))
     monoid = shaped.operation.monoid

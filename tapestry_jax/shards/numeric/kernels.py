@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import field
-from functools import lru_cache
 from typing import Any
 
 import jax
@@ -18,6 +17,7 @@ from combinators.operations.operation import Operation
 from combinators.operations.ready import plain
 from combinators.operations.results import Struct
 from combinators.operations.shaped import Shaped, shape
+from combinators.settings import remembered
 
 Part = Callable[..., list[Any]]
 """Takes a `Shaped` and lists of leaves, gives leaves; a function of a module, since it is part of a key."""
@@ -67,14 +67,14 @@ class _Sizeless:
     shaped: Shaped = field(compare=False)
 
 
-@lru_cache(maxsize=4096)
+@remembered(maxsize=4096)
 def _known(operation: Operation, operands: tuple[Struct, ...]) -> _Sizeless:
     shaped = plain(shape(operation, operands))
     listed = shaped.carrier, shaped.state_tree, shaped.result_axes, shaped.result_tree
     return _Sizeless(shaped.operation, *listed, shaped)
 
 
-@lru_cache(maxsize=16384)
+@remembered(maxsize=16384)
 def _traced(part: Part, known: _Sizeless, kinds: _Kinds, doubles: bool) -> Run:
     # What is traced depends on whether JAX has doubles, so that is part of the key.
     del doubles

@@ -1,0 +1,73 @@
+"""What is known of kernels is known for the settings of JAX under which it was found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import tapestry_jax as tp
+from combinators.settings import remembered
+
+X = np.arange(21, dtype=np.float32).reshape(7, 3) / 4
+DOUBLES = (False, True, False)
+
+PROGRAMS: dict[str, Callable[[], Any]] = {
+    "mean": lambda: tp.fold(tp.aggregators.Mean(), "b c -> c"),
+    "count": lambda: tp.fold(tp.aggregators.Moments(), "b c -> c"),
+    "cells": lambda: tp.Map(lambda x: x * np.float64(2)),
+    "a sum of products": lambda: tp.Reduce(lambda x: jnp.sum(x * np.float64(2), 0), "b c -> c", tp.monoids.Sum),
+    "attention": lambda: lambda x: tp.attention(x, x.rename(b="keys"), x.rename(b="keys"), over="keys"),
+}
+
+
+def _types(tree: Any) -> list[str]:
+    return [str(leaf.dtype) for leaf in jax.tree.leaves(tree)]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_is_traced_and_planned_anew_where_doubles_come_or_go(name: str) -> None:
+    # The kernels are the same ones: what is known of a kernel is found by the kernel.
+    program = PROGRAMS[name]()
+    types, found = list[list[str]](), list[list[str]]()
+    for doubles in DOUBLES:
+        with jax.enable_x64(doubles):
+            graph = tp.trace(program, tp.TensorType({"b": 7, "c": 3}))
+            plan = tp.plan(graph, tp.mesh(d=4), {"b": "d"})
+            got, want = plan.compile()(X), graph(X)
+            jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), got, want)
+            types.append([str(graph.type_of(ref).dtype) for _, ref in graph.outputs])
+            found.append(_types(got))
+            assert _types(want) == types[-1] == found[-1]
+    assert found[0] == found[2]
+
+
+@pytest.mark.parametrize("make", [PROGRAMS["cells"], PROGRAMS["count"]])
+def test_an_arrow_is_called_anew_where_doubles_come_or_go(make: Callable[[], Any]) -> None:
+    arrow, found = make(), list[list[str]]()
+    for doubles in DOUBLES:
+        with jax.enable_x64(doubles):
+            found.append(_types(arrow(X)))
+    assert found[0] == found[2] != found[1]
+
+
+def test_answers_are_kept_for_the_settings_they_were_found_under() -> None:
+    asked = list[int]()
+
+    @remembered(maxsize=8)
+    def zeros(size: int) -> str:
+        asked.append(size)
+        return str(jnp.zeros(size).dtype)
+
+    for doubles in DOUBLES:
+        with jax.enable_x64(doubles):
+            assert zeros(3) == zeros(3) == ("float64" if doubles else "float32")
+    assert asked == [3, 3]
+    with jax.numpy_dtype_promotion("strict"):
+        zeros(3)
+    assert asked == [3, 3, 3]
+    assert zeros.cache_info().hits == 4
