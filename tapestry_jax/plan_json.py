@@ -15,7 +15,17 @@ from combinators.graphs import walk
 from combinators.graphs.graph import Graph
 from combinators.graphs.key import node_marks
 from combinators.index_space.tensor_type import TensorType
-from combinators.stored.json import checksum, entries, integer, listed, malformed, read_json, readable_errors, text_of
+from combinators.stored.json import (
+    check_storable,
+    checksum,
+    entries,
+    integer,
+    listed,
+    malformed,
+    read_json,
+    readable_errors,
+    text_of,
+)
 from combinators.stored.step_budget import bounded_steps
 from tapestry_jax.mesh import mesh as make_mesh
 from tapestry_jax.planning.asked import Asked
@@ -65,6 +75,7 @@ def plan_to_json(graph: Graph, mesh: Any, asked: Asked) -> str:
     }
     if asked.remat:
         content["remat"] = [list(pair) for pair in asked.remat]
+    check_storable(content, "the plan", PlanError)
     marks = "".join(mark for _, mark in node_marks(graph))
     stored = {
         "format": _FORMAT,

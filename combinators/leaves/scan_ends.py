@@ -61,7 +61,7 @@ class Begin:
 
     def __call__(self, *blocks: Any) -> Any:
         """The leaves of the result; operands are those of the first state, then the states."""
-        tree = tree_from_json(read_json(self.structure, "the structure of a state"), "the state")
+        tree = tree_from_json(read_json(self.structure, "the structure of a state", any_text=True), "the state")
         states, first = list(blocks[len(blocks) - len(self.carrier) :]), iter(blocks)
         if self.numbers:
             start = [
@@ -98,7 +98,7 @@ class Total:
 
     def __call__(self, *blocks: Any) -> Any:
         """The leaves of the state block, without `over`."""
-        tree = tree_from_json(read_json(self.structure, "the structure of a state"), "the state")
+        tree = tree_from_json(read_json(self.structure, "the structure of a state", any_text=True), "the state")
         steps = jax.tree.leaves(self.kernel(*blocks))
         if self.monoid.native in ("max", "min"):
             # As a mesh folds it: the gradient is shared by all that attain the extremum.

@@ -13,7 +13,7 @@ import re
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any, cast
 
-from combinators.errors import FormatError, message
+from combinators.errors import FormatError, GraphError, TapestryError, message
 
 LARGEST_TEXT = 32 * 2**20  # characters
 DEEPEST = 128  # lists and objects inside each other
@@ -22,13 +22,21 @@ LARGEST_INTEGER = 2**64  # in magnitude, exclusive: seeds are 64 bits wide
 _LONGEST_LINE, _MOST_LINES = 400, 20  # of an error
 REMEDY = "Restore the file from what `to_json` wrote."
 
+NOT_PRINTABLE = "holds line breaks or control characters"
+
 _STRINGS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
 _BRACKETS = re.compile(r"[\[\]{}]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def read_json(
-    text: object, what: str, remedy: str = REMEDY, no_json: str | None = None, *, any_number: bool = False
+    text: object,
+    what: str,
+    remedy: str = REMEDY,
+    no_json: str | None = None,
+    *,
+    any_number: bool = False,
+    any_text: bool = False,
 ) -> Any:
     """Parse a text that may have been cut, edited or made to do harm.
 
@@ -38,13 +46,16 @@ def read_json(
       remedy: of every error but one: of what is no text.
       no_json: the headline where it is no JSON, instead of one that says from where on.
       any_number: whether infinities and NaN are numbers as well, as Python writes them.
+      any_text: whether strings may hold line breaks and what steers a terminal. Names reach it as they are: who reads
+        any text takes those out of it with `text_of`.
 
     Returns:
       None, booleans, integers below 2**64, finite floats, strings, lists and dicts of these.
 
     Raises:
       FormatError: when it is no text, longer than `LARGEST_TEXT`, nested deeper than `DEEPEST`, no JSON; or holds a key
-        twice, a number that is not finite or too large, or a string that is too long or no valid Unicode.
+        twice, a number that is not finite or too large, or a string that is too long, no valid Unicode, or not
+        printable.
     """
     if not isinstance(text, str):
         unread = "Pass the text that `to_json` gave; of a file, `Path(...).read_text()`."
@@ -67,7 +78,45 @@ def read_json(
     except (ValueError, RecursionError) as error:
         raise _refused(f"{what} holds what no file of ours holds.", remedy, str(error)[:200]) from error
     _check_strings(content, what, remedy)
+    if not any_text and (place := unprintable(content)) is not None:
+        where, got = place
+        raise _refused(f"{what}{where} {NOT_PRINTABLE}.", remedy, f"got {got!r:.120}")
     return content
+
+
+def unprintable(content: Any) -> tuple[str, str] | None:
+    """The first string of parsed JSON, key or value, with line breaks or what steers a terminal: where it is, and it.
+
+    Files are written and read without: `print(graph)`, errors and reports show names as they are.
+    """
+    waiting: list[tuple[Any, Any]] = [(content, None)]
+    while waiting:
+        part, way = waiting.pop()
+        if isinstance(part, str):
+            if not part.isprintable():
+                return _spelled(way), part
+        elif isinstance(part, dict):
+            items = cast("dict[str, Any]", part)
+            waiting.extend((item, (way, key)) for key, item in reversed(items.items()))
+            waiting.extend((key, way) for key in items)
+        elif isinstance(part, list | tuple):
+            items = cast("Sequence[Any]", part)
+            waiting.extend((items[at], (way, at)) for at in range(len(items) - 1, -1, -1))
+    return None
+
+
+def check_storable(content: Any, what: str, error: type[TapestryError] = GraphError) -> None:
+    """Refuse to write what `read_json` would refuse to read.
+
+    Raises:
+      TapestryError: of the class `error`, where a string is not printable.
+    """
+    if (place := unprintable(content)) is not None:
+        where, got = place
+        remedy = "Give it a name without line breaks and control characters."
+        raise error(
+            message(f"{what} cannot be stored{where}", f"it {NOT_PRINTABLE}", f"got {got!r:.120}", remedy=remedy)
+        )
 
 
 def checksum(content: Any, separators: tuple[str, str] | None = (",", ":")) -> str:
@@ -113,13 +162,15 @@ def listed(stored: Any, where: str) -> list[Any]:
 
 
 def text_of(stored: Any, where: str) -> str:
-    """A string.
+    """A string that can be printed.
 
     Raises:
       FormatError: for anything else.
     """
     if not isinstance(stored, str):
         raise malformed(where, "a text", stored)
+    if not stored.isprintable():
+        raise malformed(where, "a text without line breaks and control characters", stored)
     return stored
 
 
@@ -221,6 +272,15 @@ def _check_strings(content: Any, what: str, remedy: str) -> None:
                 raise _refused(f"{what} holds a string that is too long to be read.", remedy, *details)
             if not part.isascii() and _SURROGATE.search(part):
                 raise _refused(f"{what} holds a string that is no Unicode text.", remedy, f"got {part!r:.60}")
+
+
+def _spelled(way: Any) -> str:
+    """Where a string is: `, graph, nodes[1]`. A way is None, or the way to what holds it and a key or a position."""
+    steps: list[str] = []
+    while way is not None:
+        way, step = way
+        steps.append(f"[{step}]" if isinstance(step, int) else f", {shown(step)}")
+    return "".join(reversed(steps))
 
 
 def _refused(headline: str, remedy: str, *details: str) -> FormatError:

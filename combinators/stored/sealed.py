@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from combinators.errors import FormatError, message
 from combinators.frozen import dataclass
-from combinators.stored.json import REMEDY, checksum, entries, read_json
+from combinators.stored.json import REMEDY, check_storable, checksum, entries, read_json
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,12 @@ class Sealed:
     by_hand: bool = False
 
     def seal(self, content: Any) -> dict[str, Any]:
-        """What is written: the content behind its head."""
+        """What is written: the content behind its head.
+
+        Raises:
+          GraphError: where a string of it is not printable.
+        """
+        check_storable(content, f"the {self.what}")
         return {"format": self.format, "version": self.version, "sha256": checksum(content), self.key: content}
 
     def open(self, text: object) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from combinators.frozen import dataclass
 from combinators.index_space.tensor_type import TensorType
+from combinators.stored.json import shown
 from tapestry_jax.fabric.catalogue import reads
 from tapestry_jax.fabric.opened import Opened
 from tapestry_jax.fabric.tensors.boxes import count_of
@@ -72,4 +73,4 @@ def _told(opened: Opened, number: int) -> str:
         return "made by what is no longer remembered"
     what = operation.detail.get("function") or operation.detail.get("path") or ""
     read = f" of versions {', '.join(map(str, operation.inputs))}" if operation.inputs else ""
-    return f"{operation.kind} {what!s:.120}{read}".replace("  ", " ")
+    return f"{operation.kind} {shown(str(what))}{read}".replace("  ", " ")

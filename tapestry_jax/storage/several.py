@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any, TypeVar, cast
 
 from combinators.errors import FormatError, message
+from combinators.stored.json import shown, text_of
 
 _MOST_TOLD = 20
 _Found = TypeVar("_Found")
@@ -15,14 +16,14 @@ def choose(found: Iterable[str], tensor: str | None, where: str) -> str:
     """The tensor that was named, or the only one.
 
     Raises:
-      FormatError: where there is none of the name, or several and no name.
+      FormatError: where there is none of the name, or several and no name, or the only one is not printable.
     """
     names = [*found]
     if tensor is None and len(names) == 1:
-        return names[0]
+        return text_of(names[0], f"the name of the tensor in `{where}`")
     if isinstance(tensor, str) and tensor in names:
         return tensor
-    told = ", ".join(f"`{name:.60}`" for name in names[:_MOST_TOLD]) or "nothing"
+    told = ", ".join(f"`{shown(name[:60])}`" for name in names[:_MOST_TOLD]) or "nothing"
     more = f" and {len(names) - _MOST_TOLD} more" * (len(names) > _MOST_TOLD)
     got = "got no name" if tensor is None else f"got {tensor!r:.80}"
     headline = f"`{where}` holds no such tensor" if tensor is not None else f"`{where}` holds several tensors"

@@ -45,7 +45,8 @@ DAMAGES: dict[str, Damage] = {
     "any key": (stored_json.entries, "!= set(keys)", "== set()", "something more in a graph"),
     "numbers below nothing": (stored_json.integer, "stored < 0", "False", "a negative number"),
     "true for a number": (stored_json.integer, "type(stored) is not int", "False", "true for a number"),
-    "colours": (stored_json.readable_errors, "line.isprintable()", "True", "colours in the name of an operation"),
+    "colours": (stored_json.read_json, "not any_text and", "False and", "colours in the name of an operation"),
+    "colours in keys": (stored_json.unprintable, "(key, way) for key in items", "() for _ in ()", "colours in a key"),
     "long lines": (stored_json.readable_errors, "len(line) <= _LONGEST_LINE", "True", "loops in loops"),
     # Head and checksum.
     "no checksum": (Sealed.open, 'head["sha256"] != (found :=', "None is (found :=", "edited without a new checksum"),

@@ -19,7 +19,7 @@ from combinators.stored.codec import encode
 from tests.combinators import hostile_kinds
 from tests.combinators.hostile_parts import FOLD, dataclass, edited, graph, monoid, named, partial, signed, sized
 
-MARK = "sys.stderr.write('RUN')\nPath('harm').write_text('done')\n"
+MARK = "sys.stderr.write('RUN'); Path('harm').write_text('done')"
 EVIL = f"""
 import sys, dataclasses
 from os import system

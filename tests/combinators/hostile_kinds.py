@@ -88,8 +88,9 @@ def graphs() -> dict[str, Case]:
         "another size": (edited("nodes", 1, "types", 0, "dims", 0, value=["a", 5]), "result 0 is float32(a=5, b=3)"),
         "colours in the name of an operation": (
             graph(name="\x1b[31mred\x1b[2J", kernel=partial("jax.numpy:full_like", fill_value=0, shape=[3])),
-            "the kernel of `\\x1b[31mred",
+            "the file, graph, operations[0], name holds line breaks or control characters",
         ),
+        "colours in a key": (edited("operations", 0, "\x1b[31mred", value=0), "operations[0] holds line breaks"),
         "other dimensions": (edited("nodes", 1, "names", value=[["a", "b"], ["b", "a"]]), "it binds {'a': 'b'"),
         "a name of three": (edited("nodes", 1, "names", value=[["a", "b", "c"]]), "expected pairs of names"),
         "a signature of another rank": (edited("operations", 0, "rank", value=65), "the signature cannot be read"),
@@ -123,7 +124,7 @@ def names() -> dict[str, Case]:
     """What names something that is not the reader's to call."""
     return {
         "a number for a name": (graph(kernel={"$function": 3}), (), "expected a string"),
-        "a name that is none": (graph(kernel=named("evil2:f\n")), ("evil2",), 'a name such as "jax.nn:gelu"'),
+        "a name that is none": (graph(kernel=named("evil2:f ")), ("evil2",), 'a name such as "jax.nn:gelu"'),
         "a name past all bounds": (graph(kernel=named("evil2:" + "f" * 400)), ("evil2",), 'such as "jax.nn:gelu"'),
         "what the process runs": (graph(kernel=named("__main__:main")), (), "is in `__main__`"),
         "the way to the globals": (

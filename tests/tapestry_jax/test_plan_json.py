@@ -301,3 +301,27 @@ def test_every_damage_to_the_reader_of_plans_is_seen(name):
     with damaged(function, old, new):
         assert not is_refused()
     assert is_refused()
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"mesh": [["\x1b[2Jm", 2], ["data", 2], ["model", 4]]},
+        {"entries": [["i\n", ["data"]]]},
+        {"ops": [["einsum\x1b[2J", []]]},
+        {"remat": [["\x1b[2J", ""]]},
+    ],
+    ids=lambda part: next(iter(part)),
+)
+def test_names_that_steer_a_terminal_are_refused(part):
+    content = json.loads(TEXT)["content"] | part
+    text = json.dumps({**json.loads(TEXT), "checksum": plan_json._checksum(content), "content": content})
+    with pytest.raises(tp.FormatError, match=r"^a plan file, content, \w+\[0\]\[0\] holds line breaks") as told:
+        tp.Plan.from_json(text, GRAPH)
+    assert str(told.value).replace("\n", "").isprintable()
+
+
+def test_names_that_would_not_be_read_are_not_written():
+    plan = tp.plan(GRAPH, AbstractMesh((2,), ("data\n",)), {"i": "data\n"})
+    with pytest.raises(tp.PlanError, match=r"^the plan cannot be stored, mesh\[0\]\[0\]\n  it holds line breaks"):
+        plan.to_json()

@@ -14,12 +14,13 @@ from tapestry_jax.fabric.tensors.records import (
     kind_from_row,
     made_from_row,
     number_from_row,
+    text_from_row,
 )
 
 
 def names(catalogue: Connection) -> tuple[str, ...]:
     """Of all tensors, sorted."""
-    return tuple(str(name) for (name,) in catalogue.ask("SELECT name FROM tensors ORDER BY name"))
+    return tuple(text_from_row(name) for (name,) in catalogue.ask("SELECT name FROM tensors ORDER BY name"))
 
 
 def current(catalogue: Connection, name: str) -> Version | None:
@@ -45,7 +46,7 @@ def pending(catalogue: Connection, name: str) -> tuple[str, Version] | None:
     question = "SELECT session, version FROM pending WHERE name = ?"
     with catalogue.reading():
         rows = catalogue.ask(question, (name,)) if _is_text(name) else []
-        return (str(rows[0][0]), _found(catalogue, rows[0][1], name)) if rows else None
+        return (text_from_row(rows[0][0]), _found(catalogue, rows[0][1], name)) if rows else None
 
 
 def filled(catalogue: Connection, name: str) -> str:
@@ -100,7 +101,7 @@ def operation(catalogue: Connection, number: int) -> Operation | None:
     question = "SELECT version FROM operation_inputs WHERE operation = ? ORDER BY position"
     inputs = tuple(number_from_row(each) for (each,) in catalogue.ask(question, (number,)))
     kind, detail, graph = rows[0]
-    return Operation(number, str(kind), detail_from_row(detail), None if graph is None else str(graph), inputs)
+    return Operation(number, text_from_row(kind), detail_from_row(detail), graph and text_from_row(graph), inputs)
 
 
 def graph_text(catalogue: Connection, key: str) -> str | None:
@@ -111,7 +112,7 @@ def graph_text(catalogue: Connection, key: str) -> str | None:
 
 def snapshots(catalogue: Connection) -> tuple[str, ...]:
     """The names of snapshots, the oldest first."""
-    return tuple(str(name) for (name,) in catalogue.ask("SELECT name FROM snapshots ORDER BY made, name"))
+    return tuple(text_from_row(name) for (name,) in catalogue.ask("SELECT name FROM snapshots ORDER BY made, name"))
 
 
 def snapshot(catalogue: Connection, name: str) -> dict[str, int] | None:
@@ -119,7 +120,7 @@ def snapshot(catalogue: Connection, name: str) -> dict[str, int] | None:
     if not _is_text(name) or not catalogue.ask("SELECT 1 FROM snapshots WHERE name = ?", (name,)):
         return None
     question = "SELECT name, version FROM snapshot_tensors WHERE snapshot = ? ORDER BY name"
-    return {str(tensor): number_from_row(number) for tensor, number in catalogue.ask(question, (name,))}
+    return {text_from_row(tensor): number_from_row(number) for tensor, number in catalogue.ask(question, (name,))}
 
 
 def are_live(catalogue: Connection, numbers: Sequence[int]) -> bool:

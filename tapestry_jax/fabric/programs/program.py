@@ -9,7 +9,7 @@ import jax
 
 from combinators.arrows.part import Part
 from combinators.arrows.tracing import trace
-from combinators.errors import FormatError, KernelError, PlanError, message
+from combinators.errors import FormatError, GraphError, KernelError, PlanError, message
 from combinators.frozen import dataclass
 from combinators.graphs.graph import Graph
 from combinators.index_space.tensor_type import TensorType
@@ -87,7 +87,7 @@ def _name(function: Any, graph: Graph) -> str:
 def _text(graph: Graph) -> str | None:
     try:
         return graph.to_json()
-    except (KernelError, FormatError):
+    except (KernelError, GraphError, FormatError):
         return None  # such as a lambda: its name and the key of the graph are remembered
 
 

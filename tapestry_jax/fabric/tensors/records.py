@@ -8,7 +8,7 @@ from typing import Any, cast
 from combinators.errors import FormatError, GraphError, message
 from combinators.frozen import dataclass
 from combinators.index_space.tensor_type import TensorType
-from combinators.stored.json import read_json
+from combinators.stored.json import read_json, text_of
 
 Layout = tuple[tuple[str, tuple[str, ...]], ...]
 """Dimension and the mesh axes that cut it, outermost first."""
@@ -94,7 +94,7 @@ def kind_from_row(dtype: Any, dims: Any, chunks: Any, layout: Any) -> Kind:
     """
     try:
         sizes = [(name, size) for name, size in _listed(dims)]
-        kind = TensorType(sizes, str(dtype))
+        kind = TensorType(sizes, text_from_row(dtype))
         cut = tuple(_listed(chunks))
         places = tuple((str(name), tuple(map(str, axes))) for name, axes in _listed(layout))
     except (TypeError, ValueError, GraphError) as error:
@@ -134,6 +134,18 @@ def number_from_row(value: Any) -> int:
     if type(value) is not int or not -(2**63) <= value < 2**63:
         raise damaged("a number cannot be read", f"{value!r:.80}")
     return value
+
+
+def text_from_row(value: Any) -> str:
+    """A name, or another text that is shown: it can be printed.
+
+    Raises:
+      FormatError: for anything else.
+    """
+    try:
+        return text_of(value, "the row")
+    except FormatError as error:
+        raise damaged("a text cannot be read", f"{value!r:.80}") from error
 
 
 def _listed(text: Any, most: int = _MOST_AXES) -> list[Any]:

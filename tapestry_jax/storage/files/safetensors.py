@@ -11,6 +11,7 @@ import numpy as np
 
 from combinators.arguments import is_whole
 from combinators.errors import FormatError, message
+from combinators.stored.json import shown
 from tapestry_jax.storage.boxes import check_names, check_shape, count
 from tapestry_jax.storage.dtypes import ALL, as_bytes, read_dtype
 from tapestry_jax.storage.files.laid_out import Laid, LaidOut, LaidOutSink, again_file, make_file
@@ -159,15 +160,15 @@ def _laid(source: Ranges, name: str, entry: Any, begins: int, about: Any) -> Lai
     is_entry = isinstance(entry, dict) and entry.keys() == {"dtype", "shape", "data_offsets"}
     places = entry["data_offsets"] if is_entry else None
     if not (isinstance(places, list) and len(places) == 2 and all(is_whole(place) for place in places)):
-        raise _refused(source, f"has no dtype, shape and data_offsets of `{name:.80}`", f"{entry!r:.120}")
+        raise _refused(source, f"has no dtype, shape and data_offsets of `{shown(name[:80])}`", f"{entry!r:.120}")
     dtype = _DTYPES.get(entry["dtype"]) if isinstance(entry["dtype"], str) else None
     if dtype is None:
-        raise _refused(source, f"has a dtype of `{name:.80}` that is not read", f"{entry['dtype']!r:.40}")
-    shape = check_shape(entry["shape"], dtype, f"`{name:.80}` of `{source.where}`")
+        raise _refused(source, f"has a dtype of `{shown(name[:80])}` that is not read", f"{entry['dtype']!r:.40}")
+    shape = check_shape(entry["shape"], dtype, f"`{shown(name[:80])}` of `{source.where}`")
     begin, end = places
     if not 0 <= begin <= end or end - begin != count(shape) * dtype.itemsize:
         told = f"places {places} for {dtype.name} {shape}"
-        raise _refused(source, f"places `{name:.80}` where it does not fit", told)
+        raise _refused(source, f"places `{shown(name[:80])}` where it does not fit", told)
     if begins + end > source.size:
         raise cut_short(source.where, begins + end, source.size)
     return Laid(shape, dtype, Layout.of(begins + begin, shape, dtype), _names(about, name, len(shape)))

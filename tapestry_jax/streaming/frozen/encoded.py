@@ -17,7 +17,17 @@ import ml_dtypes  # which jax needs as well; importing it gives NumPy these dtyp
 import numpy as np
 
 from combinators.errors import FormatError, message
-from combinators.stored.json import boolean, checksum, entries, integer, listed, malformed, read_json, text_of
+from combinators.stored.json import (
+    boolean,
+    check_storable,
+    checksum,
+    entries,
+    integer,
+    listed,
+    malformed,
+    read_json,
+    text_of,
+)
 from tapestry_jax.streaming.frozen.state import Frozen, Position
 
 _MAGIC = b"tapestry-frozen\n"
@@ -49,7 +59,8 @@ def encode(frozen: Frozen) -> list[bytes | memoryview]:
     """The bytes of a state, in parts that are written one after the other; those of arrays are not copied.
 
     Raises:
-      FormatError: for an array of a dtype that JAX does not have, or a header that is too long to be read again.
+      FormatError: for an array of a dtype that JAX does not have, a name that is not printable, or a header that is
+        too long to be read again.
     """
     arrays = {name: _plain(name, array) for name, array in frozen.arrays.items()}
     bodies = [part for array in arrays.values() for part in _body(array)]
@@ -65,6 +76,8 @@ def encode(frozen: Frozen) -> list[bytes | memoryview]:
         "arrays": [[name, array.dtype.name, list(array.shape)] for name, array in arrays.items()],
         "content": content.hexdigest(),
     }
+    names = {part: list(header[part]) for part in ("job", "sources", "sinks")}
+    check_storable({**names, "arrays": header["arrays"]}, "the state of the job", FormatError)
     text = json.dumps({**header, "checksum": checksum(header)}).encode()
     text += b" " * (-(len(_MAGIC) + _LENGTH.size + len(text)) % _ALIGNED)
     if len(text) > _LONGEST_HEADER:
@@ -103,7 +116,7 @@ def decode(data: bytearray, where: str) -> Frozen:
 
 def _header(text: bytes, where: str) -> dict[str, Any]:
     try:
-        stored = read_json(text.decode(), f"the header of {where}", REMEDY)
+        stored = read_json(text.decode(), f"the header of {where}", REMEDY, any_text=True)
     except UnicodeDecodeError as error:
         raise _damaged(where, "its header is no text") from error
     version = cast("dict[str, Any]", stored).get("version") if isinstance(stored, dict) else None
@@ -165,7 +178,11 @@ def _position(stored: Any, place: str) -> Position:
 def _texts(stored: Any, place: str) -> Mapping[str, str]:
     if not isinstance(stored, dict):
         raise malformed(place, "texts by name", stored)
-    return {name: text_of(text, place) for name, text in cast("dict[str, Any]", stored).items()}
+    texts = cast("dict[str, Any]", stored)
+    if not all(isinstance(text, str) for text in texts.values()):
+        raise malformed(place, "texts by name", stored)
+    # What they say is another matter: a path may hold anything, and is shown as `repr` has it.
+    return {text_of(name, f"{place}, a name"): text for name, text in texts.items()}
 
 
 def _body(array: np.ndarray) -> Iterator[memoryview]:

@@ -28,11 +28,12 @@ def token(content):
     [
         None, 3, b"", "", "é", "====", "A" * (LONGEST_TOKEN + 1), token([]), token({"law": 3}), token("[" * 9),
         token(CONTENT)[:40], token(None), token([CONTENT[0], CONTENT[1], {"os": "system"}]),
+        token(["\x1b[2J", *CONTENT[1:]]),
         base64.urlsafe_b64encode(b"[" * 9999).decode(),
         base64.urlsafe_b64encode(b'["a", "a", "a\xff"]').decode(),
         base64.urlsafe_b64encode(b"[" + b"9" * 5000 + b"]").decode(),
     ],
-    ids=range(16),
+    ids=range(17),
 )  # fmt: skip
 def test_what_is_no_token_is_refused(text):
     with pytest.raises(TokenError, match="this is no replay token") as caught:

@@ -88,6 +88,7 @@ def _edited(change):
         (lambda text: text.replace('"version": 1', '"version": 2'), "no machine of this version"),
         (lambda text: text.replace('"group": 8', '"group": 16'), "its checksum differs"),
         (_edited(lambda machine: machine.update(group="8")), "group cannot be read"),
+        (_edited(lambda machine: machine.update(name="\x1b[2J")), "machine, name holds line breaks"),
         (_edited(lambda machine: machine.update(group=True)), "group cannot be read"),
         (_edited(lambda machine: machine.update(group=0)), "`group` of the machine `H100` is 0"),
         (_edited(lambda machine: machine.update(closes=0)), "`closes` of the machine `H100` is 0"),

@@ -93,6 +93,10 @@ BAD = {
         lambda: _edited(_set("program", "pieces", 0, "box", 0, "steps", value=[["nowhere", 1]])),
         "the coordinate 'nowhere'",
     ),
+    "a path that steers a terminal": (
+        lambda: _edited(_set("program", "values", 0, "path", value="\x1b[2J")),
+        "the file, content, program, values[0], path holds line breaks or control characters",
+    ),
     "another rank": (lambda: _edited(_set("program", "pieces", 0, "box", value=[])), "0 axes of a tensor"),
     "another step": (lambda: _edited(_set("program", "steps", 0, "step", value="jump")), "a step: take, block"),
     "another kind": (lambda: _edited(_set("program", "steps", 0, "result", value="0")), "an integer below"),

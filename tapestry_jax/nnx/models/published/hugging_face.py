@@ -211,7 +211,7 @@ def _read(config: Any, kind: Told) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         details = (f"{path}: {first_line(error)[:200]}",)
         raise FormatError(message("a configuration cannot be read", *details, remedy=kind.remedy)) from error
-    told = read_json(text, f"the configuration {path}", kind.remedy)
+    told = read_json(text, f"the configuration {path}", kind.remedy, any_text=True)
     if not isinstance(told, dict):
         details = (f"got {type(told).__name__}",)
         raise FormatError(message(f"the configuration {path} is no object", *details, remedy=kind.remedy))

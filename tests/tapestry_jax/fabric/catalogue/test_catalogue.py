@@ -122,6 +122,20 @@ EDITS: dict[str, str] = {
 }
 
 
+@pytest.mark.parametrize("table", ["tensors", "snapshots", "snapshot_tensors"])
+def test_names_that_steer_a_terminal_are_told(folder: Path, table: str):
+    with tp.Fabric(folder) as fabric:
+        fabric.snapshot("kept")
+    edited(folder, f"UPDATE {table} SET name = 'x' || char(27) || '[2J' WHERE name IN ('x', 'kept')")
+    with tp.Fabric(folder) as fabric:
+        asked = {"tensors": fabric.list, "snapshots": fabric.snapshots}.get(table, lambda: fabric.restore("kept"))
+        with pytest.raises(tp.FormatError) as told:
+            asked()
+    assert str(told.value).startswith(
+        "the catalogue of the fabric is damaged: a text cannot be read\n  got 'x\\x1b[2J'"
+    )
+
+
 @pytest.mark.parametrize("case", EDITS)
 def test_edited_rows_are_told(folder: Path, case: str):
     edited(folder, EDITS[case])

@@ -98,3 +98,14 @@ def test_files_that_are_none_are_refused(tmp_path: Path, content: bytes, told: s
     (tmp_path / "x.safetensors").write_bytes(content)
     with pytest.raises(tp.FormatError, match=told):
         tp.open(tmp_path / "x.safetensors")
+
+
+def test_names_that_steer_a_terminal_are_spelt_out(tmp_path: Path):
+    save_file({"a\x1b[2J": np.zeros(3), "b": np.ones(3)}, tmp_path / "w.safetensors")
+    assert read(tp.open(tmp_path / "w.safetensors", "b")).tolist() == [1.0, 1.0, 1.0]
+    with pytest.raises(tp.FormatError, match="holds several tensors") as told:
+        tp.open(tmp_path / "w.safetensors")
+    assert "`'a\\x1b[2J'`" in str(told.value)
+    save_file({"a\x1b[2J": np.zeros(3)}, tmp_path / "w.safetensors")
+    with pytest.raises(tp.FormatError, match="a text without line breaks and control characters"):
+        tp.open(tmp_path / "w.safetensors")

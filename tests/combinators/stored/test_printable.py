@@ -1,0 +1,91 @@
+"""Names in files are printable: what steers a terminal is refused in every place, and not written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import jax.numpy as jnp
+import pytest
+
+import combinators as tp
+from combinators.errors import FormatError, GraphError
+from combinators.stored.json import read_json, text_of
+from tests.combinators.hostile_parts import signed
+
+STEERS = {"colours": "\x1b[2J\x1b]0;owned\x07", "a line break": "\n", "a line of Unicode": "\u2028", "turned": "\u202e"}
+LOOPED = tp.trace(
+    lambda tree: {"sum": tp.named("total", tp.iterate(tp.Map(jnp.sin, "a -> a"), 2)(tree["x"]))},
+    {"x": tp.TensorType({"a": 3})},
+)
+CONTENT = json.loads(LOOPED.to_json())["graph"]
+
+
+def _places(part: Any, way: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The way to every string in parsed JSON; to a key with the mark `key` at its end."""
+    if isinstance(part, str):
+        yield way
+    elif isinstance(part, dict):
+        for key, item in part.items():
+            yield (*way, key, "key")
+            yield from _places(item, (*way, key))
+    elif isinstance(part, list):
+        for at, item in enumerate(part):
+            yield from _places(item, (*way, at))
+
+
+def _changed(part: Any, way: tuple[Any, ...], more: str) -> Any:
+    if not way:
+        return part + more
+    if isinstance(part, list):
+        return [_changed(item, way[1:], more) if at == way[0] else item for at, item in enumerate(part)]
+    if way[1:] == ("key",):
+        return {key + more * (key == way[0]): item for key, item in part.items()}
+    return {key: _changed(item, way[1:], more) if key == way[0] else item for key, item in part.items()}
+
+
+def test_every_text_of_a_graph_is_held_against_what_steers_a_terminal():
+    places = [*_places(CONTENT)]
+    assert len(places) > 100
+    for way in places:
+        with pytest.raises(
+            FormatError, match=r"^the file, graph.* holds line breaks or control characters\.\n"
+        ) as told:
+            tp.Graph.from_json(signed(_changed(CONTENT, way, STEERS["colours"])))
+        assert str(told.value).replace("\n", "").isprintable(), way
+
+
+@pytest.mark.parametrize("more", STEERS.values(), ids=STEERS)
+def test_a_name_that_steers_a_terminal_is_refused_where_it_stands(more: str):
+    with pytest.raises(FormatError) as told:
+        tp.Graph.from_json(signed(_changed(CONTENT, ("nodes", 0, "path"), more)))
+    assert str(told.value) == (
+        "the file, graph, nodes[0], path holds line breaks or control characters.\n"
+        f"  got {CONTENT['nodes'][0]['path'] + more!r}\n"
+        "  Restore the file from what `to_json` wrote."
+    )
+
+
+def test_letters_of_all_languages_are_read():
+    content = json.loads(json.dumps(CONTENT)) | {"name": "größe 形状 α-β"}
+    assert tp.Graph.from_json(signed(content)).name == "größe 形状 α-β"
+
+
+@pytest.mark.parametrize("more", STEERS.values(), ids=STEERS)
+def test_what_would_not_be_read_is_not_written(more: str):
+    graph = tp.trace(lambda tree: tp.Map(jnp.sin)(tree["x" + more]), {"x" + more: tp.TensorType({"a": 3})})
+    with pytest.raises(GraphError) as told:
+        graph.to_json()
+    assert str(told.value) == (
+        "the graph cannot be stored, nodes[0], path\n"
+        "  it holds line breaks or control characters\n"
+        f"  got {graph.inputs[0].name!r}\n"
+        "  Give it a name without line breaks and control characters."
+    )
+
+
+def test_readers_of_any_text_take_names_that_can_be_printed():
+    assert read_json('["a\\nb"]', "the file", any_text=True) == ["a\nb"]
+    with pytest.raises(FormatError, match=r"^a place cannot be read\.\n  expected a text without line breaks"):
+        text_of("a\nb", "a place")
