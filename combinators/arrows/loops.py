@@ -12,6 +12,7 @@ from combinators.arrows.arrow import Arrow
 from combinators.arrows.part import Part
 from combinators.arrows.repeated import record_loop, sliced_axis
 from combinators.errors import CompositionError, GraphError, message
+from combinators.recording.turns import check_turns
 
 Step = Arrow[Any, Any] | Callable[..., Any]
 
@@ -196,6 +197,7 @@ def _count(n: Any, where: str) -> int:
         raise GraphError(
             message(f"{where} repeats a whole number of times", f"got {n!r}", remedy="Give a non-negative integer.")
         )
+    check_turns(int(n), where)
     return int(n)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from combinators.errors import FormatError, TapestryError, message
-from combinators.graphs.nodes import Apply, Input, Loop, Ref, Rename
+from combinators.graphs.nodes import MOST_TURNS, Apply, Input, Loop, Ref, Rename
 from combinators.index_space.naming import find
 from combinators.index_space.tensor_type import TensorType
 from combinators.operations.binding import bind
@@ -89,7 +89,7 @@ def _check_rename(node: Rename, operands: Sequence[TensorType], place: str) -> N
 def _check_loop(node: Loop, operands: Sequence[TensorType], place: str) -> None:
     carries, stacked = node.carries, len(node.axes)
     _require(carries >= 0 and carries + stacked <= len(operands), place, "it has fewer operands than it names")
-    _require(node.length >= 0, place, f"its length is {node.length}")
+    _require(0 <= node.length <= MOST_TURNS, place, f"its length is {node.length}, and may be {MOST_TURNS} at most")
     if node.until:
         _require(carries and not stacked and len(node.results) == carries, place, "it ends by a carry, and has slices")
         flag = (operands[0].shape, operands[0].dtype)

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 DEEPEST_LOOPS = 24
 """How deep loops may be nested. Each costs JAX some twenty calls inside each other, of about a thousand."""
+MOST_TURNS = 2**31 - 1
+"""Of one loop: JAX counts them in 32 bits."""
 
 
 class Ref(NamedTuple):

@@ -24,6 +24,7 @@ from combinators.recording.pending import Pending, PendingLoop, axes_of, resolve
 from combinators.recording.renaming import chain_renames, check_has_axes, give_way_together, hoist_renames
 from combinators.recording.reorder import astype, transpose
 from combinators.recording.slicing import pick
+from combinators.recording.turns import check_turns
 from combinators.recording.value import Value
 
 
@@ -224,6 +225,7 @@ class Trace:
           CompositionError: when the carries do not come out as they went in.
         """
         self._check_nesting(name)
+        check_turns(length, f"`{name}`")
         held = [jax.tree.flatten(self.held(holder)) for holder in holders]
         constants = [*constants, *(leaf for leaves, _ in held for leaf in leaves)]
         operands = self.own(name, [*carries, *(value for value, _ in stacked), *constants])

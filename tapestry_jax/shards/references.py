@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from combinators.errors import FormatError, message
+from combinators.graphs.nodes import MOST_TURNS
 from combinators.stored.json import shown
 from tapestry_jax.shards.parts import Block, Merge, Move, Next, Present, Program, Repeat, Shared, Take, View
 from tapestry_jax.shards.ranges import Range
@@ -58,6 +59,9 @@ def _check(shared: Shared, program: Program, names: set[str]) -> None:
                 _known(step.turn, names, where)
                 if min(step.turns, step.depth, step.first, step.carries) < 0 or step.carries > len(step.operands):
                     _refuse(where, f"{step.turns} turns of {step.depth}, {step.carries} carries")
+                last = step.first + step.turns * step.depth
+                if max(last, step.turns, step.depth, step.stage.limit[1] if step.stage else 0) > MOST_TURNS:
+                    _refuse(where, f"{step.turns} turns of {step.depth}, and JAX counts {MOST_TURNS}")
                 if step.stage is not None:
                     _check_box((step.stage,), names, where)
                 _check(shared, step.body, names)

@@ -181,6 +181,7 @@ DAMAGES: dict[str, Damage] = {
     "any structure": (graph_check._check_count, "expected == got", "True", "more inputs than there are"),
     "any order": (graph_check.check_graph, "index < len(graph.inputs)", "True", "an input behind an operation"),
     "any slices": (graph_check._without, "_require(fits,", "_require(True,", "slices that are not there"),
+    "any turns": (graph_check._check_loop, "<= MOST_TURNS", "< 2**64", "a loop past all counting"),
     "any carries": (graph_check._check_loop, "carries + stacked <= len(operands)", "True", "a loop of fewer carries"),
     # The budget.
     "steps without end": (step_budget.bounded_steps, "left -= 1", "left -= 0", "a fold in a fold"),

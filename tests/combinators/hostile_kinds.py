@@ -106,6 +106,7 @@ def graphs() -> dict[str, Case]:
         "NaN for a key": (edited("in_tree", value={"dict": [[{"$float": "nan"}, "*"]]}), "and stands once"),
         "keys of two kinds": (edited("in_tree", value={"dict": [["a", "*"], [1, "*"]]}), "keys of one kind"),
         "a loop of fewer carries": (looped("nodes", 1, "carries", value=7), "it has fewer operands than it names"),
+        "a loop past all counting": (looped("nodes", 1, "length", value=2**31), "and may be 2147483647 at most"),
         "a loop below nothing": (looped("nodes", 1, "length", value=-1), "expected a non-negative integer"),
         "a loop over nothing": (looped("nodes", 1, "axes", value=[0]), "fewer operands than it names"),
         "slices that are not there": (

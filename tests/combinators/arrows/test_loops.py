@@ -130,6 +130,13 @@ def test_feedback_is_the_python_loop() -> None:
             "tp.iterate repeats a whole number of times\n  got -1\n  Give a non-negative integer.",
         ),
         (
+            lambda: tp.iterate(lambda c: c, 2**31),
+            GraphError,
+            "tp.iterate repeats more often than JAX counts\n"
+            "  got 2147483648, at most 2**31 - 1\n"
+            "  Give fewer, or nest two whose counts multiply to it: tp.iterate(tp.iterate(step, 2**16), n // 2**16).",
+        ),
+        (
             lambda: tp.stack(lambda c, w: c, 2.0),  # pyright: ignore[reportArgumentType]
             GraphError,
             "tp.stack repeats a whole number of times\n  got 2.0\n  Give a non-negative integer.",
@@ -196,3 +203,10 @@ def test_what_cannot_repeat_is_refused(build: Any, error: type[Exception], text:
     with pytest.raises(error) as caught:
         build()
     assert str(caught.value) == text
+
+
+def test_the_most_turns_and_nested_ones_are_lowered() -> None:
+    n = 2**32
+    for arrow in (tp.iterate(TANH, 2**31 - 1), tp.iterate(tp.iterate(TANH, 2**16), n // 2**16)):
+        graph = tp.Graph.from_json(tp.trace(arrow, TensorType({"x": 4})).to_json())
+        assert "while" in jax.jit(graph).lower(jnp.ones(4)).as_text()

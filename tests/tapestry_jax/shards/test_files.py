@@ -7,6 +7,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+import jax.numpy as jnp
 import pytest
 
 import tapestry_jax as tp
@@ -150,3 +151,13 @@ def _routes(part: Any) -> Any:
         yield part, key
         if isinstance(part[key], dict | list):
             yield from _routes(part[key])
+
+
+def test_more_turns_than_are_counted_are_refused() -> None:
+    graph = tp.trace(tp.iterate(tp.Map(jnp.sin), 3), tp.TensorType({"x": 4}))
+    stored = json.loads(tp.plan(graph, tp.mesh(d=1), {"x": "d"}).shards().to_json())
+    (loop,) = (step for step in stored["content"]["program"]["steps"] if step["step"] == "repeat")
+    loop["turns"] = 2**31
+    del stored["sha256"]
+    with pytest.raises(tp.FormatError, match="2147483648 turns of 1, and JAX counts 2147483647"):
+        ShardedGraph.from_json(json.dumps(stored))
