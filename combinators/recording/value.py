@@ -290,7 +290,10 @@ class Value(Immutable):
     # A property, since jitted functions only ask whether it exists before they refuse with a message of their own.
     @property
     def __jax_array__(self) -> NoReturn:
-        remedy = "Make it a leaf: tp.Map(jnp.sin)(x), or give it a signature; plain JAX and Flax: tp.lift(f, x)."
+        remedy = (
+            'Make it a leaf: tp.Map(jnp.sin)(x), or with a signature: tp.Map(f, "a [b] -> a [b]")(x), where '
+            "f needs all of `b`. A function of plain JAX or Flax is lifted outside of programs: tp.lift(f, *specs)."
+        )
         self._refuse("a function of arrays was called on", remedy)
 
     def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:

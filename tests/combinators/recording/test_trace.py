@@ -185,7 +185,8 @@ NOW = "a value of a program that is being traced"
         (
             lambda x: jnp.sin(x),
             f"a function of arrays was called on {NOW}\n  got {VALUE}\n"
-            "  Make it a leaf: tp.Map(jnp.sin)(x), or give it a signature; plain JAX and Flax: tp.lift(f, x).",
+            '  Make it a leaf: tp.Map(jnp.sin)(x), or with a signature: tp.Map(f, "a [b] -> a [b]")(x), where '
+            "f needs all of `b`. A function of plain JAX or Flax is lifted outside of programs: tp.lift(f, *specs).",
         ),
         (
             lambda x: np.sin(x),
