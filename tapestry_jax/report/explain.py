@@ -29,6 +29,7 @@ from tapestry_jax.report.table import aligned
 
 _DIMENSIONS, _NOTES, _LINE = 72, 96, 160
 """Beyond so many characters a cell of the table goes on in the next line."""
+_UNCOUNTED = "more cells than XLA counts"
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,8 @@ def explain(graph: Graph, schedule: Schedule, grad: bool | int | Sequence[int] =
         *(f"  {line}" for line in inputs),
         *_table(header, body),
     ]
-    lines.append(f"one device, forward: {amount(flops)}FLOP")
+    least = "at least " * any(_UNCOUNTED in row.note for row in rows)
+    lines.append(f"one device, forward: {least}{amount(flops)}FLOP")
     lines.append(f"communication{' with gradients' if grad is not False else ''}: {len(found)} collectives, {sent:,} B")
     lines.append(f"values alive at once: {amount(alive_at_once(schedule, grad))}B")
     return "\n".join(lines)
@@ -226,8 +228,11 @@ def _pieces(cut: Cut, mesh: MeshShape) -> str:
 def _run_row(schedule: Schedule, step: Run, found: Sent, times: int) -> Row:
     where = " ".join(f"{name}:{text}" if text else name for name, text in dims_of(schedule, step))
     flops, size = block_cost(schedule, step)
+    uncounted = [] if flops is not None else [_UNCOUNTED]
     notes = [] if step.carried else [collective_text(item) for item in found.get(step.path, ())]
-    return Row(step.path, where or "-", flops, size, "; ".join([*kernels_of(schedule, step), *notes]), times)
+    return Row(
+        step.path, where or "-", flops, size, "; ".join([*uncounted, *kernels_of(schedule, step), *notes]), times
+    )
 
 
 def _results(schedule: Schedule) -> dict[int, str]:

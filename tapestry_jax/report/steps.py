@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,6 +26,9 @@ from tapestry_jax.planning.geometry.time_axis import label
 from tapestry_jax.planning.prediction.collectives import Collective
 from tapestry_jax.planning.scheduling.schedule import Region, Run, Schedule
 from tapestry_jax.report.placed import said
+
+_MOST_CELLS = 2**63 - 1
+"""Of an array, in XLA."""
 
 
 def amount(value: float) -> str:
@@ -50,8 +54,11 @@ def kernels_of(schedule: Schedule, step: Run) -> list[str]:
     return [*filter(None, (kernel, f"carried in {own.dtype}" if isinstance(own, WideKernel) else ""))]
 
 
-def block_cost(schedule: Schedule, step: Run) -> tuple[float, int]:
-    """FLOPs and bytes of one device's block, by XLA's own count; nothing is compiled."""
+def block_cost(schedule: Schedule, step: Run) -> tuple[float | None, int]:
+    """FLOPs and bytes of one device's block, by XLA's own count; nothing is compiled.
+
+    FLOPs are None where an array has more cells than XLA can count.
+    """
     shaped, cuts = schedule.graph.shaped(step.node), dict(step.cuts)
     folded = _is_folded(shaped, cuts)
     return _cost(shaped.operation, _operand_structs(schedule, step), tuple(sorted(cuts.items())), folded)
@@ -115,14 +122,21 @@ def _operand_structs(schedule: Schedule, step: Run) -> tuple[jax.ShapeDtypeStruc
 @remembered(maxsize=4096)
 def _cost(
     operation: Operation, operands: tuple[jax.ShapeDtypeStruct, ...], cuts: tuple[tuple[str, Cut], ...], folded: bool
-) -> tuple[float, int]:
+) -> tuple[float | None, int]:
     shaped = shape(operation, operands)
     blocks = block_structs(shaped.signature, operands, local_sizes(shaped, dict(cuts)))
     function = states if folded else run_blocks
     # Fused kernels are calls in which XLA counts nothing, and which other platforms do not know.
     shaped = ready(portable(shaped), dict(cuts))
-    lowered = jax.jit(lambda *arrays: function(shaped, arrays)).lower(*blocks)
-    cost: Any = lowered.cost_analysis()
-    outputs = jax.tree.leaves(lowered.out_info)
-    size = sum(nbytes(struct) for struct in (*blocks, *outputs))
+    block = jax.jit(lambda *arrays: function(shaped, arrays))
+    structs = [*blocks, *jax.tree.leaves(block.eval_shape(*blocks))]
+    size = sum(map(nbytes, structs))
+    if any(math.prod(struct.shape) > _MOST_CELLS for struct in structs):
+        return None, size
+    try:
+        cost: Any = block.lower(*blocks).cost_analysis()
+    except RuntimeError as error:  # of an array inside of the kernel
+        if "overflow in static extent product" not in str(error):
+            raise
+        return None, size
     return float((cost or {}).get("flops", 0.0)), size

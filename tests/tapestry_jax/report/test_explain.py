@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import pytest
 
 import tapestry_jax as tp
 from tapestry_jax.report.explain import explain
@@ -37,3 +38,27 @@ def test_arguments_of_many_dimensions_go_on_in_the_next_line():
 def test_columns_are_as_wide_as_their_widest_cell():
     rows = [("path", "bytes"), ("a/b/c", "7"), ("d", "1,024")]
     assert aligned(rows, right=[1]) == [("path ", "bytes"), ("a/b/c", "    7"), ("d    ", "1,024")]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "sizes"),
+    [
+        (jnp.sin, {"a": 2**64, "b": 2}),
+        (lambda x: jnp.sin(jnp.broadcast_to(x, (4, *x.shape)).max(0)), {"a": 2**61, "b": 3}),
+    ],
+)
+def test_sizes_and_kernels_that_xla_cannot_hold_are_explained(kernel, sizes):
+    graph = tp.trace(tp.Map(kernel, "a b -> a b", name="sin"), tp.TensorType(sizes))
+    plan = tp.plan(graph, jax.sharding.AbstractMesh((2,), ("d",)), {"a": "d"})
+    assert "more cells than XLA counts" in plan.explain()
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_what_xla_cannot_count_is_said(grad: bool):
+    graph = tp.trace(tp.Map(jnp.sin, "a b -> a b"), tp.TensorType({"a": 2**62, "b": 3}))
+    plan = tp.plan(graph, jax.sharding.AbstractMesh((2,), ("d",)), {"a": "d"})
+    text = plan.explain(grad=grad)
+    (row,) = (line for line in text.splitlines() if line.startswith("sin  "))
+    assert f"{2 * 2**61 * 3 * 4 / 1e12:.3g}" == "5.53e+07"
+    assert row.split() == ["sin", "a:d", "b", "5.53e+07", "T", "more", "cells", "than", "XLA", "counts"]
+    assert "one device, forward: at least 0 FLOP" in text
