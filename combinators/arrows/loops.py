@@ -12,7 +12,7 @@ from combinators.arrows.arrow import Arrow
 from combinators.arrows.part import Part
 from combinators.arrows.repeated import record_loop, sliced_axis
 from combinators.errors import CompositionError, GraphError, message
-from combinators.recording.turns import check_turns
+from combinators.recording.carries import check_turns
 
 Step = Arrow[Any, Any] | Callable[..., Any]
 

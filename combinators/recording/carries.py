@@ -1,11 +1,12 @@
-"""What goes into a turn of a loop, and has to come out of it."""
+"""What goes into a turn of a loop, and has to come out of it; and how many turns there may be."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from combinators.errors import CompositionError, message
+from combinators.errors import CompositionError, GraphError, message
+from combinators.graphs.nodes import MOST_TURNS
 from combinators.index_space.naming import unify
 from combinators.operations.binding import Names
 from combinators.recording.renaming import give_way
@@ -49,3 +50,16 @@ def check_carries(name: str, carries: Sequence[Value], outputs: Sequence[Value])
                     remedy="Make the step return what it takes: the same names, sizes and dtype.",
                 )
             )
+
+
+def check_turns(turns: int, where: str) -> None:
+    """Refuse a loop that JAX could trace and not run.
+
+    Raises:
+      GraphError: for more than `MOST_TURNS` turns.
+    """
+    if turns > MOST_TURNS:
+        remedy = "Give fewer, or nest two whose counts multiply to it: tp.iterate(tp.iterate(step, 2**16), n // 2**16)."
+        raise GraphError(
+            message(f"{where} repeats more often than JAX counts", f"got {turns}, at most 2**31 - 1", remedy=remedy)
+        )

@@ -17,14 +17,13 @@ from combinators.operations.binding import Names, bind, check_distinct, local_na
 from combinators.operations.operation import Operation
 from combinators.operations.shaped import Shaped, shape
 from combinators.recording.arithmetic import binary, elementwise, unary
-from combinators.recording.carries import agreed_carries, check_carries, slice_of
+from combinators.recording.carries import agreed_carries, check_carries, check_turns, slice_of
 from combinators.recording.current import check_values, recording
 from combinators.recording.paths import Paths
 from combinators.recording.pending import Pending, PendingLoop, axes_of, resolved_graph, together
 from combinators.recording.renaming import chain_renames, check_has_axes, give_way_together, hoist_renames
 from combinators.recording.reorder import astype, transpose
 from combinators.recording.slicing import pick
-from combinators.recording.turns import check_turns
 from combinators.recording.value import Value
 
 
