@@ -98,7 +98,7 @@ def _structure(operation: Operation) -> str | None:
 def _programs(operation: Operation, operands: Sequence[Struct], chosen: Mapping[str, Any]) -> tuple[str, ...]:
     # Under other settings of JAX a program is another one: those are the caller's to choose, and no change of it.
     with under(chosen):
-        shaped = shape(operation, operands)
+        shaped = shape(operation, tuple(operands))
         return tuple(_meaning(function, types) for function, types in functions_of(shaped, operands))
 
 

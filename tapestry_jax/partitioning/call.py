@@ -150,10 +150,10 @@ class Call(Immutable):
         return following(graph, mesh, specs[:inputs], wanted)
 
     def _partition(self, held: int, mesh: Any, operands: Sequence[Any], results: Sequence[Any]) -> Any:
-        plan = self._planned(mesh, operands[held:], results)
-        given, made = lies(plan.schedule, self._tensors)
         # XLA asks in a thread of its own, which knows nothing of the `with` statements around the call.
         with self._settings.entered():
+            plan = self._planned(mesh, operands[held:], results)
+            given, made = lies(plan.schedule, self._tensors)
             local = local_program(plan.schedule, mesh, self._tensors)
         laid = [NamedSharding(mesh, spec) for spec in (*(PartitionSpec(),) * held, *given)]
         return mesh, lambda *pieces: local(*pieces[held:]), [NamedSharding(mesh, spec) for spec in made], tuple(laid)
@@ -161,5 +161,6 @@ class Call(Immutable):
     def _infer(self, held: int, mesh: Any, operands: Sequence[Any], results: Sequence[Any]) -> Any:
         # Without Shardy: the results of the program may lie anywhere.
         del results
-        made = lies(self._planned(mesh, operands[held:], ()).schedule, self._tensors)[1]
+        with self._settings.entered():
+            made = lies(self._planned(mesh, operands[held:], ()).schedule, self._tensors)[1]
         return [NamedSharding(mesh, spec) for spec in made]
