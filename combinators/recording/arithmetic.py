@@ -111,7 +111,7 @@ def elementwise(function: Callable[..., Any], *operands: Any, name: str | None =
     rank = 1 + max((axis for positions in axes for axis in positions), default=-1)
     listed = iter(axes)
     placed = tuple(next(listed) if slot else None for slot in slots)
-    # Only operators: what a user wrote may come to be something else, and numbers that are equal may differ (0.0, -0.0).
+    # Only operators: what a user wrote may change, and numbers that are equal may differ (0.0 and -0.0).
     make = _operation if not numbers and function is vars(jnp).get(name) else _operation.__wrapped__
     operation = make(function, placed, numbers, _repeated(values, axes, rank), rank, name)
     return recording.apply(operation, values, suggests=False)

@@ -105,10 +105,9 @@ def _answer(text: str, key: str) -> str:
 
 def keep(directory: Path, key: str, plan: Plan) -> None:
     """Store a plan in one step: who reads meanwhile sees the old file, or the new one. Where it cannot, it warns."""
-    text = json.dumps({"question": key, "plan": plan.to_json()})
     try:
-        _write(directory, _path(directory, key), text)
-    except OSError as error:
+        _write(directory, _path(directory, key), json.dumps({"question": key, "plan": plan.to_json()}))
+    except (OSError, PlanError) as error:
         warnings.warn(f"tp.search: the plan found is not kept for the next time: {error}", stacklevel=2)
 
 

@@ -45,6 +45,14 @@ def test_a_plan_is_searched_once(tmp_path: Path, searches: list[Any]):
     assert [path.suffix for path in (tmp_path / "plans").iterdir()] == [".json"]
 
 
+def test_a_plan_that_no_file_may_hold_is_told_and_not_kept(tmp_path: Path):
+    # Such as of layers whose scope steers a terminal, which a search computes again.
+    plan = tp.plan(GRAPH, AbstractMesh((2,), ("da\x1bta",)), {})
+    with pytest.warns(UserWarning, match="not kept for the next time: the plan cannot be stored"):
+        kept.keep(tmp_path, "key", plan)
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(
     "other",
     [
