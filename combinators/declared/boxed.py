@@ -12,8 +12,7 @@ from __future__ import annotations
 import dis
 import itertools
 import math
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property, reduce
 from types import CodeType, FunctionType
@@ -23,8 +22,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from combinators.declared.compared import alike, is_narrow, numbers
 from combinators.declared.drawn import drawn, is_key, moved
-from combinators.declared.runnable import INTERPRETED, is_large, ways
+from combinators.declared.runnable import INTERPRETED, apart, is_large, ways
 from combinators.equations.effort import Effort
 from combinators.equations.evaluate import evaluator
 from combinators.frozen import dataclass
@@ -42,12 +42,6 @@ _NAMES, _STEPS = frozenset(_NAMED.split()), frozenset(_TAKEN.split())
 _SHAPES = frozenset(("shape", "new_sizes", "limit_indices", "slice_sizes", "sizes", "length", "axis_size"))
 # A fold is put together of so many boxes; of two parts where there are more.
 _MOST_PIECES = 16
-# By bits of a float, of the largest number: much more than rounding, much less than another function.
-_TOLERANCES = {64: 1e-6, 32: 1e-3, 16: 0.1}
-# Of whole numbers that are made of floats, so many may be rounded the other way.
-_ROUNDED = 0.25
-# How many times what comes of operands that are moved is rounding still.
-_SLACK = 8
 # What all runs in NumPy may take, in small equations: some seconds.
 _EFFORT = 1 << 18
 # Of fewer numbers than these more are drawn, so often at most.
@@ -122,36 +116,21 @@ def differs(
     sizes, part = dict(kernel.sizes), dict(box)
     if is_large(program):
         # What is not cut has few cells, where all of it would be much.
-        few = {dim: min(sizes[dim], 2) for dim in _plain(kernel.signature) - set(cut)}
+        few = {dim: min(sizes[dim], 2) for dim in plain(kernel.signature) - set(cut)}
         sizes, part = {**sizes, **few}, {**part, **few}
     found = _parts(kernel, sizes, part)
     if found is None:
         return False
     for way in found.ways:
         try:
-            with _apart(), np.errstate(all="ignore"):
+            with apart(), np.errstate(all="ignore"):
                 return _differ(kernel, found, way)
         except Exception:  # noqa: BLE001 - a kernel for another machine, or a monoid that raises: nothing is known
             continue
     return False
 
 
-@contextmanager
-def _apart() -> Generator[None]:
-    """Beside the program: on the CPU, where there is one; its NaN and transfers are not those that are forbidden."""
-    with jax.debug_nans(False), jax.debug_infs(False), jax.transfer_guard("allow"):
-        if jax.default_backend() == "cpu":
-            yield
-            return
-        try:
-            cpu = jax.local_devices(backend="cpu")[0]
-        except RuntimeError:  # JAX was told to use other platforms alone
-            cpu = None
-        with jax.default_device(cpu):
-            yield
-
-
-def _plain(signature: Signature) -> set[str]:
+def plain(signature: Signature) -> set[str]:
     """The dimensions that are folded or mapped, and an axis of their own wherever they stand."""
     axes = [axis for tensor in (*signature.operands, *signature.results) for axis in tensor.axes]
     return {*signature.fold_dims, *signature.map_dims} - {
@@ -188,21 +167,22 @@ class _Parts:
 
     def runs(self, way: str, effort: Effort) -> Callable[[Sequence[Sizes], Sequence[Sequence[Any]]], list[Any]]:
         """What gives what is compared of parts of some sizes and their blocks."""
-
-        def made(program: Any) -> Callable[[Sequence[Any]], list[Any]]:
-            if way == INTERPRETED:
-                return evaluator(program, effort)
-            function = jax.jit(as_function(program))
-            return lambda arrays: list(function(*arrays))
-
-        kernels = {sizes: made(program) for sizes, program in self.programs.items()}
-        joins = {number: made(program) for number, program in self.joined.items()}
+        kernels = {sizes: runner(program, way, effort) for sizes, program in self.programs.items()}
+        joins = {number: runner(program, way, effort) for number, program in self.joined.items()}
 
         def run(sizes: Sequence[Sizes], blocks: Sequence[Sequence[Any]]) -> list[Any]:
             states = [kernels[tuple(each.values())](block) for each, block in zip(sizes, blocks, strict=True)]
             return joins[len(states)](list(itertools.chain(*states))) if joins else states[0]
 
         return run
+
+
+def runner(program: Any, way: str, effort: Effort) -> Callable[[Sequence[Any]], list[Any]]:
+    """What runs a closed jaxpr on arrays in one of its `ways`; in NumPy as long as some `effort` is left."""
+    if way == INTERPRETED:
+        return evaluator(program, effort)
+    function = jax.jit(as_function(program))
+    return lambda arrays: list(function(*arrays))
 
 
 def _parts(kernel: Boxed, sizes: Sizes, box: Sizes) -> _Parts | None:
@@ -217,17 +197,18 @@ def _parts(kernel: Boxed, sizes: Sizes, box: Sizes) -> _Parts | None:
     if len({tuple(len(aval.shape) for aval in each.out_avals) for each in programs.values()}) > 1:
         return None  # refused by its shapes, where it is run
     places = [{dim: low for dim, (low, _) in piece.items()} for piece in pieces]
-    joined: dict[int, Any] = {}
+    joins: dict[int, Any] = {}
     if kernel.merge is not None:
         states = [programs[tuple(each.values())].out_avals for each in boxes]
         for number, listed in ((1, [programs[tuple(sizes.values())].out_avals]), (len(boxes), states)):
-            joined[number] = _joined(kernel, listed)
-        if None in joined.values():
+            joins[number] = joined(kernel, listed)
+        if None in joins.values():
             return None
-    return _Parts(sizes, box, mapped, places, boxes, programs, joined)
+    return _Parts(sizes, box, mapped, places, boxes, programs, joins)
 
 
-def _joined(kernel: Boxed, states: Sequence[Sequence[Any]]) -> Any:
+def joined(kernel: Boxed, states: Sequence[Sequence[Any]]) -> Any:
+    """The closed jaxpr from the leaves of states to what is compared; None where a monoid raises."""
     structs = [[jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in state] for state in states]
 
     def join(*leaves: Any) -> list[Any]:
@@ -266,9 +247,9 @@ def _differ(kernel: Boxed, parts: _Parts, way: str) -> bool:
             found = run(boxes, blocks)
             for axes, one, other, beside in zip(kernel.shown, expected, found, near, strict=True):
                 cells = _slices(axes, corner, parts.box, sizes, one)
-                if len(boxes) > 1 and _is_narrow(one):
+                if len(boxes) > 1 and is_narrow(one):
                     continue
-                if not _alike(_numbers(one[cells]), _numbers(other), _numbers(beside[cells]), exact):
+                if not alike(numbers(one[cells]), numbers(other), numbers(beside[cells]), exact):
                     return True
     return False
 
@@ -302,39 +283,6 @@ def _slice(axis: Axis | str, places: Mapping[str, int], box: Sizes, sizes: Sizes
     # Of a composition the outermost alone is cut.
     low = places.get(axis.names[0], 0) * math.prod(sizes[name] for name in axis.names[1:]) if axis.names else 0
     return slice(low, low + axis_size(axis, box))
-
-
-def _numbers(array: Any) -> Any:
-    return np.asarray(jax.random.key_data(array) if is_key(array.dtype) else array)
-
-
-def _is_narrow(array: Any) -> bool:
-    """Whether it has so few bits that a sum of many cells, one by one, is another number than that of few."""
-    return jnp.issubdtype(array.dtype, jnp.inexact) and jnp.finfo(array.dtype).bits < 32
-
-
-def _alike(one: Any, other: Any, near: Any, exact: bool) -> bool:
-    """Whether an array is equal to another but for rounding, which is no less than what `near` differs by.
-
-    Nothing is said of numbers that are not finite.
-    """
-    if one.shape != other.shape:
-        return True  # refused by its shapes, where it is run
-    if not jnp.issubdtype(one.dtype, jnp.inexact):
-        turned, differ = (float(np.mean(one != each)) if one.size else 0 for each in (near, other))
-        return differ <= (0 if exact else max(_ROUNDED, _SLACK * turned))
-    kind = jnp.finfo(one.dtype)
-    tolerance = _TOLERANCES.get(kind.bits)
-    if tolerance is None:
-        return True
-    wide = np.complex128 if jnp.issubdtype(one.dtype, jnp.complexfloating) else np.float64
-    first, second, third = (each.astype(wide) for each in (one, other, near))
-    known = np.isfinite(first) & np.isfinite(second) & np.isfinite(third)
-    first, second, third = first[known], second[known], third[known]
-    largest, turned = (np.max(np.abs(each), initial=0) for each in (first, first - third))
-    # What is below the smallest normal number is zero on some devices.
-    allowed = tolerance * largest + _SLACK * turned + 16 * float(kind.tiny)
-    return bool(np.all(np.abs(first - second) <= allowed))
 
 
 def _alike_but_sizes(program: Any, other: Any) -> bool:

@@ -8,9 +8,11 @@ NumPy alone, where their turns are counted.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Generator, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import jax
 import numpy as np
 
 from combinators.declared.drawn import is_key
@@ -84,3 +86,18 @@ def _equations(jaxpr: Any, times: int) -> Iterator[tuple[Any, int]]:
         often = times * max(1, int(equation.params.get("length", 1))) if equation.primitive.name == "scan" else times
         for inner in programs_inside(equation):
             yield from _equations(getattr(inner, "jaxpr", inner), often)
+
+
+@contextmanager
+def apart() -> Generator[None]:
+    """Beside the program: on the CPU, where there is one; its NaN and transfers are not those that are forbidden."""
+    with jax.debug_nans(False), jax.debug_infs(False), jax.transfer_guard("allow"):
+        if jax.default_backend() == "cpu":
+            yield
+            return
+        try:
+            cpu = jax.local_devices(backend="cpu")[0]
+        except RuntimeError:  # JAX was told to use other platforms alone
+            cpu = None
+        with jax.default_device(cpu):
+            yield

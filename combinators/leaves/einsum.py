@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import string
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 
@@ -20,9 +20,15 @@ from combinators.operations.operation import Operation
 
 @dataclass(frozen=True)
 class Einsum:
-    """`jnp.einsum` with fixed subscripts."""
+    """`jnp.einsum` with fixed subscripts.
+
+    Attributes:
+      subscripts: of the operands and the result.
+      neutral: what changes no sum where every operand holds it.
+    """
 
     subscripts: str
+    neutral: ClassVar[int] = 0
 
     def __call__(self, *blocks: Any, preferred_element_type: Any = None) -> Any:
         """The sum of products over a block."""

@@ -37,6 +37,7 @@ class Reduce(Leaf):
       sizes: sizes of dimensions that no operand's shape tells.
       boundary: what windows read outside a tensor.
       pad: for each operand a value that is neutral in the fold, or None; spares a case distinction for uneven sizes.
+        Where a plan fills blocks with it, the kernel is run on a few numbers, and one that it changes is refused.
       dense: kernels that return the presented result at once, for where no fold dimension is cut, or `tp.Dense` kernels
         with conditions; the first that may run does.
       name: for paths and errors; the kernel's by default.

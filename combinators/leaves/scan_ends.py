@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -129,10 +129,12 @@ class AtStep:
     Attributes:
       axis: the scanned one.
       step: its coordinate.
+      neutral: what changes no sum.
     """
 
     axis: int
     step: int
+    neutral: ClassVar[int] = 0
 
     def __call__(self, states: Any, coordinates: Any) -> Any:
         """The leaf without the axis; zeros where the block does not have the step."""

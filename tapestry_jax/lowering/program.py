@@ -153,7 +153,7 @@ def run_operation(schedule: Schedule, step: Run, here: Here, arrays: Sequence[An
     def run(box: Mapping[str, int], blocks: list[Any]) -> list[Any]:
         own = shaped if box == sizes else device_kernels(whole, cuts, box, step.axes, here.platforms)
         if folds:
-            return partial_states(own, cuts, box, here, blocks)
+            return partial_states(own, cuts, box, here, blocks, whole)
         return states(own, blocks) if scans else run_blocks(own, blocks, here.platforms)
 
     results = on_valid_rows(whole, cuts, sizes, here, blocks, run, states=folds or scans, written=written)

@@ -114,6 +114,9 @@ def _is_named(value: Any) -> bool:
     return isinstance(value, tuple)
 
 
+_NEUTRAL = {"reduce_sum": 0, "reduce_prod": 1, "reduce_or": 0, "reduce_xor": 0}
+
+
 @dataclass(frozen=True)
 class Bound:
     """One primitive whose parameters hold no sizes: right for a block of any size.
@@ -125,6 +128,11 @@ class Bound:
 
     primitive: str
     params: Params
+
+    @property
+    def neutral(self) -> int | None:
+        """What changes no result of a reduction; None where that depends on a dtype, and of what reduces nothing."""
+        return _NEUTRAL.get(self.primitive)
 
     def __call__(self, *blocks: Any) -> Any:
         """Its result, or the tuple of its results."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 
@@ -20,10 +20,12 @@ class Products:
       primitive: its name.
       params: its parameters; of a convolution the padding is that of axes that are whole, since what lies outside of a
         window is in the block already.
+      neutral: what changes no sum where both operands hold it.
     """
 
     primitive: str
     params: Params
+    neutral: ClassVar[int] = 0
 
     @property
     def answers(self) -> tuple[str, ...]:

@@ -30,9 +30,18 @@ Cuts = Mapping[str, Cut]
 
 
 def partial_states(
-    shaped: Shaped, cuts: Cuts, sizes: Mapping[str, int], here: Here, blocks: Sequence[Any]
+    shaped: Shaped, cuts: Cuts, sizes: Mapping[str, int], here: Here, blocks: Sequence[Any], written: Shaped
 ) -> list[Any]:
-    """The state of this device's box, extrema with their counts; padding along fold dimensions is left out."""
+    """The state of this device's box, extrema with their counts; padding along fold dimensions is left out.
+
+    Args:
+      shaped: the operation with the kernels of devices.
+      cuts: of its dimensions.
+      sizes: of the box.
+      here: this device.
+      blocks: what the kernel is given.
+      written: the operation with the kernels that somebody wrote.
+    """
     uneven = uneven_folds(shaped, dict(cuts), here)
     if not uneven:
         return _counted(shaped, blocks)
@@ -40,7 +49,12 @@ def partial_states(
     if pad is not None:
         neutral = _neutralised(shaped, cuts, uneven, pad, blocks, here)
         if neutral is not None:
-            return _counted(shaped, neutral)
+            # Here, not at the top: few programs have blocks that are filled.
+            from tapestry_jax.lowering.exchange.neutral import neutral_in
+
+            counts = (valid_counts(cuts[dim], shaped.sizes[dim], here.size(cuts[dim].axes)) for dim in uneven)
+            if neutral_in(written, blocks, uneven, sizes, empty=any(0 in each for each in counts)):
+                return _counted(shaped, neutral)
     return _switch_on_counts(shaped, cuts, sizes, here, uneven, blocks)
 
 

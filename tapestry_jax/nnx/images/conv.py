@@ -43,11 +43,13 @@ class Correlate:
     Attributes:
       strides: between windows.
       dilations: between cells of a window.
+      neutral: what changes no sum where both operands hold it.
     """
 
     strides: tuple[int, ...]
     dilations: tuple[int, ...]
     answers: ClassVar[tuple[str, ...]] = ("zero", "valid")
+    neutral: ClassVar[int] = 0
 
     def __call__(self, x: Any, kernel: Any, *, preferred_element_type: Any = None, padding: Any = "VALID") -> Any:
         """Shape `(..., *windows, features)`; channels of `x` beyond those of the kernel are further groups."""

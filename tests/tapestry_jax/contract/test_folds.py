@@ -232,3 +232,22 @@ def test_declared_neutral_values_spare_the_case_distinction(mesh8):
         texts.append(plan.compile().lower().as_text())
     assert "stablehlo.case" in texts[0]
     assert "stablehlo.case" not in texts[1]
+
+
+def test_declared_values_are_held_to_what_plans_do_with_them(mesh8):
+    """What is not neutral is refused, and where padding alone gives no identity, kernels run on the rows there are."""
+    args = (normal(11, 3),)
+
+    def planned(kernel, monoid, pad, **options):
+        fold = tp.Reduce(kernel, "row col -> col", monoid, pad=pad, **options)
+        return tp.plan(tp.trace(fold, *named("row col", *args)), mesh8, {"row": "data"})
+
+    with pytest.raises(tp.KernelError, match="declares pad=\\(0\\), which is not neutral"):
+        planned(lambda x: x.max(0), tp.monoids.Max, (0,)).compile()(*args)
+
+    def exponentials(x):
+        return x.max(0), jnp.exp(x - x.max(0)).sum(0)
+
+    value = tp.monoids.logsumexp_value
+    plan = planned(exponentials, tp.monoids.LogSumExp, (-np.inf,), present=value)
+    assert_holds(plan, args, reference=lambda x: np.log(np.exp(x).sum(0)))

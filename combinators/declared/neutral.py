@@ -1,0 +1,258 @@
+"""Declared neutral values: a kernel is run on cells alone, and with cells more that hold them and must change nothing.
+
+A plan fills what is padded with them, and runs the kernel once for blocks of any number of cells. Of `pad=0` for a
+maximum that is false, and no program says so of itself.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from combinators.declared.boxed import Boxed, joined, plain, runner
+from combinators.declared.compared import alike, numbers
+from combinators.declared.drawn import drawn, is_key, moved
+from combinators.declared.preconditions import preconditions
+from combinators.declared.runnable import apart, is_large, ways
+from combinators.equations.effort import Effort
+from combinators.frozen import dataclass
+from combinators.index_space.tensor_type import is_inexact
+from combinators.kernels.jaxprs import as_function
+
+# One kernel is asked twice on nearly the same numbers, so less is rounding than where boxes are put together.
+_TOLERANCES = {64: 1e-12, 32: 1e-5, 16: 0.03}
+# Behind numbers of either sign and of this size a neutral value must be one as well: an extremum may be far from 0.
+_SCALES = (1, 10_000)
+_FEW = 2
+# What all runs of one question in NumPy may take, in small equations.
+_EFFORT = 1 << 18
+# No place is as far, whatever is computed of it.
+_FAR = 1 << 20
+
+Sizes = dict[str, int]
+Values = Sequence[float | int | None]
+
+
+def changes(kernel: Boxed, values: Values, dims: Collection[str], box: Mapping[str, int]) -> bool:
+    """Whether a kernel is known to give something else where cells that hold declared values follow its own.
+
+    Args:
+      kernel: a fold.
+      values: for every operand of the signature what it is filled with along `dims`; None where it is not.
+      dims: dimensions that are folded, and an axis of their own in every operand.
+      box: the sizes of what a device holds.
+    """
+    return _asked(_changed_by, kernel, values, dims, box)
+
+
+def gives_no_identity(kernel: Boxed, values: Values, dims: Collection[str], box: Mapping[str, int]) -> bool:
+    """Whether what a kernel gives of such cells alone is known to change a state beside it; as `changes`."""
+    return _asked(_merges_into, kernel, values, dims, box)
+
+
+def turns_slopes(kernel: Boxed, values: Values, dims: Collection[str], box: Mapping[str, int]) -> bool:
+    """Whether slopes at cells are known to be others beside such cells, as beside `sqrt` of 0; as `changes`."""
+    return _asked(_pulls_otherwise, kernel, values, dims, box)
+
+
+@dataclass(frozen=True)
+class _Case:
+    """Sizes of the cells alone, and of them and those that are filled; programs of the kernel for both."""
+
+    kernel: Boxed
+    values: Values
+    cells: Sizes
+    filled: Sizes
+    alone: Any
+    beside: Any
+
+
+class _Draw(NamedTuple):
+    """Blocks of cells, nearly the same ones, filled ones, and such as are filled with nothing else."""
+
+    cells: list[Any]
+    near: list[Any]
+    filled: list[Any]
+    nothing: list[Any]
+    exact: bool
+
+
+Question = Callable[[_Case], "Asked | None"]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Closed jaxprs that are run, and what with their runs tells what differs for one draw."""
+
+    programs: Sequence[Any]
+    compare: Callable[[Sequence[Callable[[Sequence[Any]], list[Any]]], _Draw], bool]
+
+
+def _asked(question: Question, kernel: Boxed, values: Values, dims: Collection[str], box: Mapping[str, int]) -> bool:
+    return any(_answer(question, case) for case in _cases(kernel, values, dims, box))
+
+
+def _cases(kernel: Boxed, values: Values, dims: Collection[str], box: Mapping[str, int]) -> Iterator[_Case]:
+    """A few cells and one more; then as many as a device holds, if they are not too many to be run."""
+    few = {**kernel.sizes, **{dim: min(kernel.sizes[dim], _FEW) for dim in plain(kernel.signature)}}
+    held = {**kernel.sizes, **box}
+    pairs = [(few, {**few, **{dim: few[dim] + 1 for dim in cut}}) for cut in ([dim] for dim in dims)]
+    if len(dims) > 1:
+        pairs.append((few, {**few, **{dim: few[dim] + 1 for dim in dims}}))
+    less = {dim: held[dim] - 1 for dim in dims if held[dim] > 1}
+    pairs += [({**held, **less}, held)] if less else []
+    for cells, filled in pairs:
+        alone, beside = kernel.at(cells), kernel.at(filled)
+        if alone is not None and beside is not None and not is_large(beside):
+            yield _Case(kernel, values, cells, filled, alone, beside)
+
+
+def _answer(question: Question, case: _Case) -> bool:
+    asked = question(case)
+    if asked is None or None in asked.programs:
+        return False
+    for way in ways(asked.programs):
+        try:
+            with apart(), np.errstate(all="ignore"):
+                effort = Effort(_EFFORT)
+                runs = [runner(program, way, effort) for program in asked.programs]
+                return any(asked.compare(runs, draw) for draw in _draws(case))
+        except Exception:  # noqa: BLE001 - a kernel for another machine, or a monoid that raises: nothing is known
+            continue
+    return False
+
+
+def _draws(case: _Case) -> Iterator[_Draw]:
+    drawings = drawn(case.kernel.signature, case.beside, case.filled)
+    taken = preconditions(case.beside)
+    told = taken.rising | taken.distinct | taken.places
+    fixed = [
+        each.coordinate is not None or number in told for number, each in enumerate(case.kernel.signature.operands)
+    ]
+    for arrays, scale, sign in itertools.product(drawings, _SCALES, (1, -1)):
+        given = [_scaled(array, 1 if still else scale * sign) for array, still in zip(arrays, fixed, strict=True)]
+        cells = [_part(case, number, array) for number, array in enumerate(given)]
+        filled, nothing = (
+            [_filled(case, number, array, all_of=all_of) for number, array in enumerate(given)]
+            for all_of in (False, True)
+        )
+        exact = all(array.dtype.kind in "biu" for array in given if not is_key(array.dtype))
+        yield _Draw(cells, list(map(moved, cells)), filled, nothing, exact)
+
+
+def _changed_by(case: _Case) -> Asked:
+    states = [case.alone.out_avals, case.beside.out_avals]
+
+    def compare(runs: Any, draw: _Draw) -> bool:
+        alone, beside, show, show_filled = runs
+        expected, near = show(alone(draw.cells)), show(alone(draw.near))
+        return _differ(expected, show_filled(beside(draw.filled)), near, draw.exact)
+
+    return Asked([case.alone, case.beside, *(joined(case.kernel, [state]) for state in states)], compare)
+
+
+def _merges_into(case: _Case) -> Asked:
+    states = [case.alone.out_avals, case.beside.out_avals]
+
+    def compare(runs: Any, draw: _Draw) -> bool:
+        alone, beside, show, merge, merge_before = runs
+        state, nothing = alone(draw.cells), beside(draw.nothing)
+        expected, near = show(state), show(alone(draw.near))
+        merged = merge([*state, *nothing]), merge_before([*nothing, *state])
+        return any(_differ(expected, each, near, draw.exact) for each in merged)
+
+    merges = [joined(case.kernel, each) for each in (states[:1], states, states[::-1])]
+    return Asked([case.alone, case.beside, *merges], compare)
+
+
+def _pulls_otherwise(case: _Case) -> Asked | None:
+    programs = [_pullback(case.alone), _pullback(case.beside)]
+    if None in programs:
+        return None  # no derivative, which cannot be another one
+    floats = [number for number, aval in enumerate(case.alone.in_avals) if is_inexact(aval.dtype)]
+
+    def compare(runs: Any, draw: _Draw) -> bool:
+        alone, beside = runs
+        expected, near, found = alone(draw.cells), alone(draw.near), beside(draw.filled)
+        cut = [_part(case, number, slope) for number, slope in zip(floats, found, strict=True)]
+        return _differ(expected, cut, near, exact=False)
+
+    return Asked(programs, compare)
+
+
+def _pullback(program: Any) -> Any:
+    """The closed jaxpr from the operands to the slopes of those that have one, under a cotangent of ones."""
+    floats = [number for number, aval in enumerate(program.in_avals) if is_inexact(aval.dtype)]
+    if not floats or not any(is_inexact(aval.dtype) for aval in program.out_avals):
+        return None
+    run = as_function(program)
+
+    def slopes(*arrays: Any) -> list[Any]:
+        def total(*chosen: Any) -> list[Any]:
+            given = list(arrays)
+            for number, array in zip(floats, chosen, strict=True):
+                given[number] = array
+            return [leaf for leaf in run(*given) if is_inexact(leaf.dtype)]
+
+        leaves, pull = jax.vjp(total, *(arrays[number] for number in floats))
+        return list(pull([jnp.ones_like(leaf) for leaf in leaves]))
+
+    try:
+        return jax.make_jaxpr(slopes)(*(jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in program.in_avals))
+    except Exception:  # noqa: BLE001 - a kernel need have no derivative, and may say so in any way
+        return None
+
+
+def _differ(expected: Sequence[Any], found: Sequence[Any], near: Sequence[Any], exact: bool) -> bool:
+    return any(_differs(*leaves, exact) for leaves in zip(expected, found, near, strict=True))
+
+
+def _differs(one: Any, other: Any, near: Any, exact: bool) -> bool:
+    one, other, near = numbers(one), numbers(other), numbers(near)
+    if one.shape != other.shape:
+        return False
+    if one.dtype.kind not in "biu" and bool(np.any(np.isfinite(one) & ~np.isfinite(other))):
+        return True
+    return not alike(one, other, near, exact, _TOLERANCES)
+
+
+def _scaled(array: Any, factor: int) -> Any:
+    """Greater or negative numbers; truths and keys as they are, and whole numbers that cannot be so great."""
+    if factor == 1 or is_key(array.dtype) or array.dtype == bool:
+        return array
+    if not is_inexact(array.dtype):
+        limits = jnp.iinfo(array.dtype)
+        return np.clip((1 + array.astype(np.int64)) * factor, limits.min, min(limits.max, _FAR)).astype(array.dtype)
+    return (array * factor).astype(array.dtype)
+
+
+def _spans(case: _Case, number: int) -> list[int]:
+    """How many cells each axis of an operand has where none is filled; -1 for one that is not filled."""
+    operand = case.kernel.signature.operands[number]
+    names = [operand.coordinate] if operand.coordinate is not None else [axis.name for axis in operand.axes]
+    return [case.cells[name] if name is not None and case.cells[name] != case.filled[name] else -1 for name in names]
+
+
+def _part(case: _Case, number: int, array: Any) -> Any:
+    return array[tuple(slice(None if count < 0 else count) for count in _spans(case, number))]
+
+
+def _filled(case: _Case, number: int, array: Any, *, all_of: bool) -> Any:
+    """An operand as devices hold it: behind its cells the declared value, or the last cell and coordinate again."""
+    spans, value = _spans(case, number), case.values[number]
+    for axis, count in enumerate(spans):
+        if count < 0:
+            continue
+        places = np.arange(array.shape[axis])
+        last = np.minimum(places, max(count - 1, 0))
+        if value is None:
+            array = array[(*[slice(None)] * axis, last)]
+            continue
+        padded = (places >= (0 if all_of else count)).reshape([-1 if at == axis else 1 for at in range(array.ndim)])
+        array = np.where(padded, np.asarray(value).astype(array.dtype), array)
+    return array
