@@ -10,7 +10,7 @@ from jax import lax
 import tapestry_jax as tp
 from tapestry_jax.planning.pricing import marginal as module
 from tapestry_jax.planning.pricing.counting.count import counted
-from tapestry_jax.planning.pricing.counting.resized import primes_for, resized
+from tapestry_jax.planning.pricing.counting.resized import _is_prime, primes_for, resized
 from tapestry_jax.planning.pricing.counting.traced import trace, trace_backward
 from tapestry_jax.planning.pricing.marginal import Part, marginal
 from tests.tapestry_jax.planning.pricing.test_marginal import PROGRAMS, graph_of, operation_of
@@ -138,3 +138,22 @@ def test_integers_have_no_cotangents():
     program = trace_backward(trace(both, [f32(8, 4)]), [f32(8, 4)], (0,))
     assert program is not None and program.cotangents == 1
     assert trace_backward(trace(both, [f32(8, 4)]), [f32(8, 4)], ()) is None
+
+
+def test_primes_of_vast_dimensions_are_found_at_once():
+    """Dividing by every smaller number did not end."""
+    found = primes_for({"row": 2**62, "col": 2**61, "few": 3}, [120])
+    assert found == {"row": 922337203685477647, "col": 461168601842738791, "few": 13}  # by coreutils, primes
+    graph = tp.trace(tp.fold(tp.aggregators.Sum(), "row col -> col"), tp.TensorType({"row": 2**61, "col": 3}))
+    assert tp.plan(graph, tp.mesh(data=1), {}).cost(tp.machines.H100).seconds > 1e6
+
+
+@pytest.mark.parametrize("number", [561, 1729, 2047, 3215031751, 3825123056546413051, 2**61 + 1, 1, 0, 41 * 43])
+def test_what_passes_for_a_prime_is_one(number):
+    assert not _is_prime(number)
+
+
+def test_primes_are_what_nothing_divides():
+    divided = [number for number in range(2, 3000) if all(number % each for each in range(2, int(number**0.5) + 1))]
+    assert [number for number in range(3000) if _is_prime(number)] == divided
+    assert _is_prime(2**61 - 1)
