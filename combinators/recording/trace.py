@@ -269,7 +269,7 @@ class Trace:
     # Finishing
 
     def finish(self, outputs: Sequence[tuple[str, Value]], in_tree: Any, out_tree: Any, name: str) -> Graph:
-        """Resolve every name and return the graph, without what nobody can observe.
+        """Resolve every name and return the graph, without what nobody can observe; nothing is recorded afterwards.
 
         Raises:
           GraphError: when an output belongs to another program, or is named as another value.
@@ -288,7 +288,9 @@ class Trace:
         is_shared = any(isinstance(name, AxisVariable) and name.is_shared for name in found)
         beside = together(self._nodes) if is_shared else ()
         resolve = Resolver({name for name in found if isinstance(name, str)}, axes, beside, self.coined)
-        return resolved_graph(self._nodes, self._named, outputs, in_tree, out_tree, name, resolve)
+        graph = resolved_graph(self._nodes, self._named, outputs, in_tree, out_tree, name, resolve)
+        self._is_over = True
+        return graph
 
     @property
     def depth(self) -> int:
@@ -342,6 +344,15 @@ class Trace:
     def own(self, what: str, values: Sequence[Value]) -> list[Value]:
         """The values in this program, those of the programs around it as constants."""
         check_values(values, what)
+        if self._is_over and self.outer is None:
+            raise GraphError(
+                message(
+                    f"`{what}` is given a value of a program that was traced already",
+                    f"got {', '.join(map(repr, values))}",
+                    "what a program appends to a list or sets somewhere is no array, and is of that one trace",
+                    remedy="Return it from the program; to look at a value, use tp.named.",
+                )
+            )
         for number, value in enumerate(values):
             if self._is_over or not self.is_inside(value.trace):
                 raise GraphError(

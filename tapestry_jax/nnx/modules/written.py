@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from functools import lru_cache
 from types import FunctionType
 from typing import Any, NoReturn
@@ -17,9 +18,11 @@ from tapestry_jax.nnx.modules.forgetting import refuse_forgetting
 from tapestry_jax.nnx.modules.mattering import Auxiliary
 
 _GUARDED = "_tapestry_guarded"
+_HOLDERS = "_tapestry_holders"
 _PATH = "_tapestry_path"
 _ALL = object()
 # Most of what a module holds; of the others Flax asks more than Python does whether they are variables.
+_CONTAINERS = (list, dict, set, deque)
 _PLAIN = frozenset({bool, int, float, str, type(None), type, FunctionType})
 
 
@@ -32,7 +35,7 @@ def guard(module: Any) -> dict[tuple[Any, ...], Any]:
     Returns:
       The modules inside, and itself, by path.
     """
-    modules = dict[tuple[Any, ...], Any]()
+    modules, holders = dict[tuple[Any, ...], Any](), list[tuple[str, Any]]()
     # A walk over all that a model holds is a tenth of what tracing it takes, so there is one.
     for path, part in nnx.iter_graph(module):
         if type(part) in _PLAIN:
@@ -42,7 +45,11 @@ def guard(module: Any) -> dict[tuple[Any, ...], Any]:
             object.__setattr__(part, "__class__", _written_kind(type(part)))
         elif isinstance(part, nnx.Module):
             modules[tuple(path)] = part
-            object.__setattr__(part, _GUARDED, ".".join(map(str, path)))
+            above = ".".join(map(str, path))
+            object.__setattr__(part, _GUARDED, above)
+            holders += [(f"{above}.{name}", held) for name, held in vars(part).items() if isinstance(held, _CONTAINERS)]
+    if holders:
+        object.__setattr__(module, _HOLDERS, holders)
     return modules
 
 
@@ -67,6 +74,9 @@ def check_complete(module: Any, values: Any) -> list[Value]:
     Raises:
       GraphError: when there are more of them, such as what was sown, or fewer.
     """
+    for path, held in vars(module).get(_HOLDERS, ()):
+        if _holds_values(held):
+            _refuse_attribute(path.lstrip("."))
     flat, before = nnx.to_flat_state(nnx.state(module)), jax.tree.leaves(values)
     if len(flat) < len(before):
         raise GraphError(
@@ -82,6 +92,19 @@ def check_complete(module: Any, values: Any) -> list[Value]:
         paths = (path for path, leaf in flat if id(held_by(leaf)) not in known)
         _refuse_attribute(".".join(map(str, next(paths, ("a variable",)))))
     return [held_by(leaf) for _, leaf in flat]
+
+
+def _holds_values(container: Any) -> bool:
+    """Whether a list, dict, set or deque holds values of a program, or such in it do."""
+    left, seen = [container], set[int]()
+    while left:
+        found = left.pop()
+        if isinstance(found, Value):
+            return True
+        if isinstance(found, (*_CONTAINERS, tuple)) and id(found) not in seen:
+            seen.add(id(found))
+            left += found.values() if isinstance(found, dict) else found
+    return False
 
 
 def held_by(leaf: Any) -> Any:

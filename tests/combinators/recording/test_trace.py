@@ -384,3 +384,29 @@ def test_axes_without_names_that_cannot_be_told_apart_are_refused_where_they_mee
     assert str(caught.value).endswith(
         'Name the axes, with a tp.TensorType or a signature of the program, then rename one: k.rename(seq="keys").'
     )
+
+
+def test_values_that_outlive_their_program_are_refused_where_they_are_used() -> None:
+    kept: list[Any] = []
+
+    @tp.program("a b -> a b")
+    def keeps(x: Any) -> Any:
+        kept.append(GELU(x))
+        return kept[-1]
+
+    keeps(jnp.ones((2, 3)))
+    (left,) = kept
+    uses = {
+        "add": lambda: left + 1,
+        "rename": lambda: left.rename(a="z"),
+        "transpose": lambda: left.T,
+        "slice": lambda: left[0],
+        "Sum": lambda: tp.fold(tp.aggregators.Sum(), "a b -> b")(left),
+        "iterate": lambda: tp.iterate(GELU, 2)(left),
+        "gelu": lambda: keeps(left),
+    }
+    for name, use in uses.items():
+        with pytest.raises(GraphError, match=f"`{name}` is given a value of a program that was traced already"):
+            use()
+    with pytest.raises(GraphError, match=r"traced already|belongs to another program"):
+        tp.trace(lambda x: x + left, jnp.ones((2, 3)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import defaultdict, deque
 from collections.abc import Callable
 from typing import Any
 
@@ -62,6 +63,31 @@ def test_what_is_no_variable_of_the_module_is_refused(write: Any) -> None:
         for run in (lambda: Norm(write)(X), lambda: tp.trace(Norm(write), X)):
             with pytest.raises(tp.GraphError, match=r"the forward pass writes `(mean|seen)` of its module"):
                 run()
+
+
+KEPT: dict[str, tuple[Callable[[], Any], Callable[[Any, Any], Any]]] = {
+    "a list": (list, lambda held, mean: held.append(mean)),
+    "a dict": (dict, lambda held, mean: held.update(mean=mean)),
+    "a set": (set, lambda held, mean: held.add(mean)),
+    "a deque": (deque, lambda held, mean: held.append(mean)),
+    "lists by name": (lambda: defaultdict(list), lambda held, mean: held["means"].append(mean)),
+    "a list inside": (lambda: [1, ([],)], lambda held, mean: held[1][0].append({"mean": mean})),
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_values_left_in_what_a_module_holds_are_refused(name: str) -> None:
+    make, put = KEPT[name]
+    model = Norm(lambda module, mean: put(module.seen, 7))
+    model.seen = make()
+    tp.trace(model, X)
+    model = Norm(lambda module, mean: put(module.seen, mean))
+    model.seen = make()
+    with pytest.raises(tp.GraphError, match=r"the forward pass writes `seen` of its module"):
+        tp.trace(model, X)
+    outer = Norm(lambda module, mean: module.inside(mean[None]), inside=model)
+    with pytest.raises(tp.GraphError, match=r"the forward pass writes `inside.seen` of its module"):
+        tp.trace(outer, X)
 
 
 def test_a_variable_that_is_deleted_is_told() -> None:
