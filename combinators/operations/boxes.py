@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 
 from combinators.errors import KernelError, message
 from combinators.index_space.extent import axis_size
@@ -15,6 +16,7 @@ from combinators.merging.blocks import combine_blocks
 from combinators.operations.execute import present
 from combinators.operations.results import Struct
 from combinators.operations.shaped import Shaped, block_structs
+from combinators.settings import settings
 
 _TAKE_SIZES = "Take sizes from the blocks' shapes and places from coordinates (`@dim`), or do not cut these axes."
 _CHOOSE_OUTSIDE = (
@@ -57,6 +59,8 @@ def check_box(shaped: Shaped, leaves: Sequence[Any], sizes: Mapping[str, int], *
         if found != expected
     ]
     known = shaped.state if is_state else shaped.results
+    if not wrong and any(_switched(leaf, struct.dtype) for leaf, struct in zip(leaves, known, strict=False)):
+        raise _traced_otherwise(shaped)
     wrong += [
         f"it gives ({' '.join(axes)}) the dtype {leaf.dtype}, and not {struct.dtype}"
         for axes, leaf, struct in zip(named, leaves, known, strict=False)
@@ -64,6 +68,31 @@ def check_box(shaped: Shaped, leaves: Sequence[Any], sizes: Mapping[str, int], *
     ]
     if wrong or len(leaves) != len(named):
         raise not_of_any_size(shaped, sizes, *wrong)
+
+
+def _switched(leaf: Any, told: Any) -> bool:
+    """Whether a leaf has twice or half the bits that it was told to have, and as many as `jax_enable_x64` allows."""
+    if not hasattr(leaf, "dtype") or not all(isinstance(each, np.dtype) for each in (leaf.dtype, told)):
+        return False
+    now = 8 if settings()["enable_x64"] else 4
+    scale = 1 + (leaf.dtype.kind == "c")
+    return (
+        leaf.dtype.kind == told.kind
+        and {leaf.dtype.itemsize, told.itemsize} == {4 * scale, 8 * scale}
+        and (leaf.dtype.itemsize == now * scale)
+    )
+
+
+def _traced_otherwise(shaped: Shaped) -> KernelError:
+    now = bool(settings()["enable_x64"])
+    return KernelError(
+        message(
+            f"`{shaped.operation.name}` was traced where jax_enable_x64 was {not now}, and it is {now} now",
+            f"signature {shaped.signature}",
+            "kernels give other dtypes than the program was told, and plans made of it place",
+            remedy="Switch it before tracing, or trace and plan again.",
+        )
+    )
 
 
 def check_numbers(
@@ -96,9 +125,6 @@ def check_numbers(
         types = [Struct(block.shape, block.dtype) for block in blocks]
         # Few kernels are asked, so these are loaded by few programs.
         from concurrent.futures import ThreadPoolExecutor
-
-        # As above.
-        from combinators.settings import settings
 
         # Inside of a `shard_map`, where plans are traced, nothing can be run; another thread is outside.
         with ThreadPoolExecutor(1) as outside:

@@ -55,6 +55,32 @@ def test_an_arrow_is_called_anew_where_doubles_come_or_go(make: Callable[[], Any
     assert found[0] == found[2] != found[1]
 
 
+@pytest.mark.parametrize("before", [False, True])
+def test_a_plan_of_another_setting_is_refused_where_that_decides_what_kernels_give(before: bool) -> None:
+    with jax.enable_x64(before):
+        total = tp.fold(tp.aggregators.Sum(), "b c -> c")
+        graphs = [
+            tp.trace(program, tp.TensorType({"b": 7, "c": 3}))
+            for program in (PROGRAMS["cells"](), PROGRAMS["mean"](), total)
+        ]
+        *plans, alike = [tp.plan(graph, tp.mesh(d=4), {"b": "d"}) for graph in graphs]
+    with jax.enable_x64(not before):
+        for plan in plans:
+            with pytest.raises(tp.KernelError) as caught:
+                plan.compile()(X)
+            lines = str(caught.value).splitlines()
+            assert lines[0].endswith(f"was traced where jax_enable_x64 was {before}, and it is {not before} now")
+            assert lines[-1] == "  Switch it before tracing, or trace and plan again."
+        np.testing.assert_allclose(alike.compile()(X), X.sum(0))
+
+
+def test_a_dtype_that_no_setting_explains_is_told_as_it_is() -> None:
+    kernel = tp.Map(lambda x: x.astype(jnp.float16) if len(x) < 4 else x, "b c -> b c")
+    plan = tp.plan(tp.trace(kernel, tp.TensorType({"b": 7, "c": 3})), tp.mesh(d=4), {"b": "d"})
+    with pytest.raises(tp.KernelError, match=r"it gives \(b c\) the dtype float16, and not float32"):
+        plan.compile()(X)
+
+
 def test_answers_are_kept_for_the_settings_they_were_found_under() -> None:
     asked = list[int]()
 
