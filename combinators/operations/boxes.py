@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
-import numpy as np
 
 from combinators.errors import KernelError, message
 from combinators.index_space.extent import axis_size
@@ -15,7 +14,7 @@ from combinators.kernels.captured import program_at
 from combinators.merging.blocks import combine_blocks
 from combinators.operations.execute import present
 from combinators.operations.results import Struct
-from combinators.operations.shaped import Shaped, block_structs
+from combinators.operations.shaped import DOUBLES, Shaped, block_structs
 from combinators.settings import settings
 
 _TAKE_SIZES = "Take sizes from the blocks' shapes and places from coordinates (`@dim`), or do not cut these axes."
@@ -59,28 +58,16 @@ def check_box(shaped: Shaped, leaves: Sequence[Any], sizes: Mapping[str, int], *
         if found != expected
     ]
     known = shaped.state if is_state else shaped.results
-    if not wrong and any(_switched(leaf, struct.dtype) for leaf, struct in zip(leaves, known, strict=False)):
-        raise _traced_otherwise(shaped)
-    wrong += [
+    others = [
         f"it gives ({' '.join(axes)}) the dtype {leaf.dtype}, and not {struct.dtype}"
         for axes, leaf, struct in zip(named, leaves, known, strict=False)
         if hasattr(leaf, "dtype") and leaf.dtype != struct.dtype
     ]
+    if others and not wrong and shaped.known.get(DOUBLES, now := bool(settings()["enable_x64"])) != now:
+        raise _traced_otherwise(shaped)
+    wrong += others
     if wrong or len(leaves) != len(named):
         raise not_of_any_size(shaped, sizes, *wrong)
-
-
-def _switched(leaf: Any, told: Any) -> bool:
-    """Whether a leaf has twice or half the bits that it was told to have, and as many as `jax_enable_x64` allows."""
-    if not hasattr(leaf, "dtype") or not all(isinstance(each, np.dtype) for each in (leaf.dtype, told)):
-        return False
-    now = 8 if settings()["enable_x64"] else 4
-    scale = 1 + (leaf.dtype.kind == "c")
-    return (
-        leaf.dtype.kind == told.kind
-        and {leaf.dtype.itemsize, told.itemsize} == {4 * scale, 8 * scale}
-        and (leaf.dtype.itemsize == now * scale)
-    )
 
 
 def _traced_otherwise(shaped: Shaped) -> KernelError:

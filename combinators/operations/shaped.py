@@ -25,9 +25,11 @@ from combinators.operations.dense import as_dense
 from combinators.operations.operation import Operation
 from combinators.operations.results import Struct, check_results, result_axes, struct_of
 from combinators.operations.states import carrier_of, check_monoid, check_state, presented_state
-from combinators.settings import remembered
+from combinators.settings import remembered, settings
 
 _WRITTEN = "somebody wrote its derivative"
+DOUBLES = "jax_enable_x64"
+"""Among what is known of an operation: whether it was traced where there are doubles."""
 
 
 @dataclass(frozen=True)
@@ -129,6 +131,7 @@ def _noted(shaped: Shaped, program: Any) -> Shaped:
     from combinators.declared.backward import has_written
 
     shaped.known[_WRITTEN] = program is not None and has_written(program)
+    shaped.known.setdefault(DOUBLES, bool(settings()["enable_x64"]))
     return shaped
 
 

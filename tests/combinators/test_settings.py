@@ -74,11 +74,13 @@ def test_a_plan_of_another_setting_is_refused_where_that_decides_what_kernels_gi
         np.testing.assert_allclose(alike.compile()(X), X.sum(0))
 
 
-def test_a_dtype_that_no_setting_explains_is_told_as_it_is() -> None:
-    kernel = tp.Map(lambda x: x.astype(jnp.float16) if len(x) < 4 else x, "b c -> b c")
-    plan = tp.plan(tp.trace(kernel, tp.TensorType({"b": 7, "c": 3})), tp.mesh(d=4), {"b": "d"})
-    with pytest.raises(tp.KernelError, match=r"it gives \(b c\) the dtype float16, and not float32"):
-        plan.compile()(X)
+@pytest.mark.parametrize("dtype", ["float16", "float64"])
+def test_a_dtype_that_no_setting_explains_is_told_as_it_is(dtype: str) -> None:
+    kernel = tp.Map(lambda x: x.astype(dtype) if len(x) < 4 else x, "b c -> b c")
+    with jax.enable_x64(True):
+        plan = tp.plan(tp.trace(kernel, tp.TensorType({"b": 7, "c": 3})), tp.mesh(d=4), {"b": "d"})
+        with pytest.raises(tp.KernelError, match=rf"it gives \(b c\) the dtype {dtype}, and not float32"):
+            plan.compile()(X)
 
 
 def test_answers_are_kept_for_the_settings_they_were_found_under() -> None:

@@ -21,8 +21,8 @@ _GUARDED = "_tapestry_guarded"
 _HOLDERS = "_tapestry_holders"
 _PATH = "_tapestry_path"
 _ALL = object()
-# Most of what a module holds; of the others Flax asks more than Python does whether they are variables.
 _CONTAINERS = (list, dict, set, deque)
+# Most of what a module holds; of the others Flax asks more than Python does whether they are variables.
 _PLAIN = frozenset({bool, int, float, str, type(None), type, FunctionType})
 
 
