@@ -24,8 +24,10 @@ SEEDS ?= 0 1
 EXAMPLES ?= 10
 PAIRS ?= 10000
 QUICK := --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true
-# A Python to build the environment from, if not the first of python3.11, python3, python3.12, python3.13 that will do.
+# A Python to build the environment from, if not the first of these that will do. The system's comes first: distributions build
+# theirs with profiles, and where one from source is in front of it the tests take a tenth longer (docs/design/tests.md).
 PYTHON ?=
+PYTHONS := /usr/bin/python3.11 python3.11 python3 python3.12 python3.13
 
 # The checker's wrapper would otherwise ask a registry for a newer version at every run.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
@@ -121,12 +123,12 @@ install: $(STAMP) ## create or refresh .venv
 $(STAMP): pyproject.toml constraints.txt
 	@if [ ! -x $(BIN)/python ]; then \
 	  chosen=""; \
-	  for candidate in $(or $(PYTHON),python3.11 python3 python3.12 python3.13); do \
-	    if "$$candidate" -c '$(NEW_ENOUGH)' >/dev/null 2>&1; then chosen="$$candidate"; break; fi; \
+	  for candidate in $(or $(PYTHON),$(PYTHONS)); do \
+	    if "$$candidate" -c 'import ensurepip; $(NEW_ENOUGH)' >/dev/null 2>&1; then chosen="$$candidate"; break; fi; \
 	  done; \
 	  if [ -z "$$chosen" ]; then \
-	    echo "error: no Python 3.11 or newer among: $(or $(PYTHON),python3.11 python3 python3.12 python3.13)" >&2; \
-	    echo "  Install one, or name it: make PYTHON=/path/to/python3.11" >&2; \
+	    echo "error: no Python 3.11 or newer that makes environments among: $(or $(PYTHON),$(PYTHONS))" >&2; \
+	    echo "  Install one (on Debian with its python3-venv), or name it: make PYTHON=/path/to/python3.11" >&2; \
 	    exit 1; \
 	  fi; \
 	  echo "==> $$chosen -m venv $(VENV)"; \
