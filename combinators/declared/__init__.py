@@ -4,6 +4,5 @@ Read `flow`, what is known of a value of the program; `rules`, what primitives d
 end to end; `numbers`, those by which it counts cells; then `check`, which holds it against the signature. `derivative`
 does so with a derivative that somebody wrote, of whose program `backward` and `parts` tell. `settled` says of which
 kernels boxes come to the whole; `boxed` runs the others, as far as they are `runnable`, on operands that are
-`drawn` and meet their `preconditions`; what two runs give is `compared`. `neutral` runs folds beside cells that hold
-declared neutral values.
+`drawn` and meet their `preconditions`; what two runs give is `compared`.
 """

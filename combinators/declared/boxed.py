@@ -14,7 +14,7 @@ import itertools
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from fractions import Fraction
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -72,15 +72,30 @@ class Boxed:
 
 
 def holds_code(kernel: Any) -> tuple[bool, bool]:
-    """Whether a kernel holds code that a user wrote, and whether that may learn how many cells an array has."""
-    if isinstance(kernel, FunctionType) and is_library(kernel.__globals__.get("__name__")) and not kernel.__closure__:
+    """Whether a kernel holds code that is not of this library, and whether that may learn how many cells an array has.
+
+    What a kernel of this library does with its cells its laws hold; what JAX's own functions do (`jnp.gradient`,
+    `jnp.var`) is up to them, whoever chose them.
+    """
+    if isinstance(kernel, FunctionType) and _is_ours(kernel.__globals__.get("__name__")) and not kernel.__closure__:
         return False, False
     if not holds_own_code(kernel):
-        return False, False
+        foreign = not _is_ours(type(kernel).__module__) and not _is_ours(_module_of(kernel))
+        return foreign, foreign
     read = (each.value for each in reached(kernel, "kernel").reads)
     functions = {id(value): value for value in read if isinstance(value, FunctionType)}
     own = [each.__code__ for each in functions.values() if not is_library(each.__globals__.get("__name__"))]
-    return bool(own), any(map(_counts, own))
+    return True, not own or any(map(_counts, own))
+
+
+def _is_ours(module: object) -> bool:
+    return isinstance(module, str) and module.partition(".")[0] in ("combinators", "tapestry_jax")
+
+
+def _module_of(kernel: Any) -> object:
+    while isinstance(kernel, partial):
+        kernel = kernel.func
+    return getattr(kernel, "__module__", None)
 
 
 def _counts(code: CodeType) -> bool:

@@ -20,6 +20,8 @@ from combinators.index_space.signature import Signature
 _MOVED = 4
 # Whole numbers begin at 0, since many are places; others are as far from it, on either side.
 _PLACES, _FAR = 3, 5
+# No place is as far, whatever is computed of it.
+_NO_PLACE = 1 << 20
 
 
 def drawn(signature: Signature, program: Any, sizes: Mapping[str, int], rounds: int = 1) -> Iterator[list[Any]]:
@@ -58,6 +60,18 @@ def moved(array: Any) -> Any:
         return array
     signs = np.random.default_rng(1).choice([-1, 1], array.shape)
     return (array * (1 + _MOVED * float(jnp.finfo(array.dtype).eps) * signs)).astype(array.dtype)
+
+
+def scaled(array: Any, factor: int) -> Any:
+    """Greater or negative numbers; truths and keys as they are, and whole numbers that cannot be so great."""
+    if factor == 1 or is_key(array.dtype) or array.dtype == bool:
+        return array
+    if not jnp.issubdtype(array.dtype, jnp.inexact):
+        limits = jnp.iinfo(array.dtype)
+        return np.clip((1 + array.astype(np.int64)) * factor, limits.min, min(limits.max, _NO_PLACE)).astype(
+            array.dtype
+        )
+    return (array * factor).astype(array.dtype)
 
 
 def is_key(dtype: Any) -> bool:

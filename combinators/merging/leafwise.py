@@ -25,10 +25,9 @@ _NATIVE: dict[Any, Native] = {
     **dict.fromkeys((jnp.logical_or, np.logical_or), "or"),
     **dict.fromkeys((jnp.logical_and, np.logical_and), "and"),
 }
+_PRODUCTS = frozenset((jnp.multiply, lax.mul, operator.mul, np.multiply))
 # Functions of arrays, not of trees: on a state of several leaves they are meant leaf by leaf.
-_OF_ARRAYS = frozenset(
-    {*_NATIVE, jnp.multiply, lax.mul, operator.mul, np.multiply, jnp.negative, lax.neg, operator.neg}
-)
+_OF_ARRAYS = frozenset({*_NATIVE, *_PRODUCTS, jnp.negative, lax.neg, operator.neg})
 
 
 @final
@@ -78,6 +77,12 @@ def native_of(combine: Callable[..., Any]) -> Native | None:
     """The elementwise collective that does the work of a `combine` on every leaf, or None."""
     function: Any = combine.function if isinstance(combine, Leafwise) else combine
     return _NATIVE[function] if _is_known(function, _NATIVE) else None
+
+
+def is_lawful(combine: Callable[..., Any]) -> bool:
+    """Whether a `combine` is known to be associative and commutative: a native one, or a product."""
+    function: Any = combine.function if isinstance(combine, Leafwise) else combine
+    return _is_known(function, _NATIVE) or _is_known(function, _PRODUCTS)
 
 
 def _is_known(function: Any, table: Any) -> bool:

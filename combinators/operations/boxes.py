@@ -101,11 +101,17 @@ def check_numbers(
     """
     # Here, not at the top: a library that is imported need not load it.
     from combinators.declared.boxed import holds_code
+    from combinators.merging.foreign import is_foreign
 
     known = shaped.known
     asked = "holds code", id(kernel)
     if asked not in known:
-        known[asked] = holds_code(kernel)
+        is_own, counts = holds_code(kernel)
+        monoid = shaped.operation.monoid
+        if not is_own and monoid is not None and is_state and shaped.operation.over is None:
+            # What a fold's blocks come to is up to its monoid as well.
+            is_own = counts = is_foreign(monoid)
+        known[asked] = is_own, counts
     is_own, counts = known[asked]
     box = "differs", id(kernel), tuple(sizes.items()), is_state
     if is_own and box not in known:

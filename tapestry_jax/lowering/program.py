@@ -17,12 +17,14 @@ from combinators.operations.shaped import Shaped, is_written
 from tapestry_jax.lowering import time as loops
 from tapestry_jax.lowering.exchange.convert import convert
 from tapestry_jax.lowering.exchange.fold import merge_states, partial_states
+from tapestry_jax.lowering.exchange.merging import check_merging
 from tapestry_jax.lowering.on_device.attained import value_of, with_counts
 from tapestry_jax.lowering.on_device.here import Here
 from tapestry_jax.lowering.on_device.kernels import device_kernels
 from tapestry_jax.lowering.on_device.pad import pad_axis
 from tapestry_jax.lowering.on_device.read import read_blocks
 from tapestry_jax.lowering.on_device.recomputed import kept, recomputed, recomputed_apart
+from tapestry_jax.lowering.on_device.stand_ins import check_stand_ins
 from tapestry_jax.lowering.on_device.varying import received, vary, varying_axes
 from tapestry_jax.lowering.padding.valid import (
     asked_for,
@@ -149,6 +151,10 @@ def run_operation(schedule: Schedule, step: Run, here: Here, arrays: Sequence[An
     if written:
         blocks = _pulled_as_written(whole, step, here, arrays, blocks)
     folds, scans = bool(fold_axes(shaped, cuts)), operation.over in cuts
+    if folds or scans:
+        check_merging(whole, blocks, cuts)
+    if whole.operation.dense:
+        check_stand_ins(whole, blocks, sizes)
 
     def run(box: Mapping[str, int], blocks: list[Any]) -> list[Any]:
         own = shaped if box == sizes else device_kernels(whole, cuts, box, step.axes, here.platforms)

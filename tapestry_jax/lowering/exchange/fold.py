@@ -133,7 +133,7 @@ def merge_states(
     assert shaped.operation.monoid is not None
     filled = filled_devices(shaped, cuts, axes, here)
     merged = [value_of(leaf) for leaf in state]
-    for merge in merges(shaped.operation.monoid, shaped.state_tree):
+    for merge in merges(shaped):
         leaves = [state[i] for i in merge.leaves]
         part = [carrier[i] for i in merge.leaves]
         for position, leaf in zip(merge.leaves, _merge(merge, part, axes, here, leaves, filled), strict=True):

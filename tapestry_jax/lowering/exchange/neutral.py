@@ -86,7 +86,7 @@ def _ask(
     from concurrent.futures import ThreadPoolExecutor
 
     # As above.
-    from combinators.declared import neutral
+    from combinators.claims import neutral
     from combinators.declared.boxed import Boxed
     from combinators.settings import settings, under
 

@@ -25,9 +25,7 @@ from tapestry_jax.planning.folding.merges import merges
 def extrema_of(shaped: Shaped, leaves: Sequence[Any]) -> dict[int, Extremum]:
     """Which leaves of a state are extrema that have a derivative."""
     assert shaped.operation.monoid is not None
-    found = [
-        (leaf, merge.kind) for merge in merges(shaped.operation.monoid, shaped.state_tree) for leaf in merge.leaves
-    ]
+    found = [(leaf, merge.kind) for merge in merges(shaped) for leaf in merge.leaves]
     return {leaf: kind for leaf, kind in found if kind in ("max", "min") and is_smooth(leaves[leaf])}
 
 

@@ -37,7 +37,7 @@ def accumulate(
     """
     assert shaped.operation.monoid is not None
     total = list(before)
-    for merge in merges(shaped.operation.monoid, shaped.state_tree):
+    for merge in merges(shaped):
         axes = [carrier[i] for i in merge.leaves]
         earlier, later = [before[i] for i in merge.leaves], [own[i] for i in merge.leaves]
         first, second = (later, earlier) if reverse else (earlier, later)

@@ -126,7 +126,7 @@ class Frames:
 
 def _merges(shaped: Shaped) -> tuple[Merge, ...]:
     assert shaped.operation.monoid is not None
-    return merges(shaped.operation.monoid, shaped.state_tree)
+    return merges(shaped)
 
 
 def _sends(step: Any, body: Schedule) -> bool:

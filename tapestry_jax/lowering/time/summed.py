@@ -53,10 +53,7 @@ def ends_in_sum(step: Region, schedule: Schedule) -> bool:
         return False
     operations = [schedule.graph.shaped(node) for node, _ in step.folds]
     return all(
-        merge.kind == "sum"
-        for shaped in operations
-        if shaped.operation.monoid is not None
-        for merge in merges(shaped.operation.monoid, shaped.state_tree)
+        merge.kind == "sum" for shaped in operations if shaped.operation.monoid is not None for merge in merges(shaped)
     )
 
 

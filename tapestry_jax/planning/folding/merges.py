@@ -9,6 +9,7 @@ import jax
 
 from combinators.frozen import dataclass
 from combinators.merging.blocks import Axes, combine_blocks, map_cells, shared_axes
+from combinators.merging.leafwise import Native
 from combinators.merging.monoid import Monoid
 from combinators.operations.shaped import Shaped
 from tapestry_jax.planning.derivatives.dependence import Matrix, dependence
@@ -16,6 +17,7 @@ from tapestry_jax.planning.geometry.layout import Cut
 
 Kind = Literal["sum", "max", "min", "or", "and", "frame", "ordered"]
 Struct = jax.ShapeDtypeStruct
+_OF_TRUTHS: dict[Native, Native] = {"sum": "or", "max": "or", "min": "and"}
 
 
 @dataclass(frozen=True)
@@ -35,15 +37,22 @@ class Merge:
     leaves: tuple[int, ...]
 
 
-def merges(monoid: Monoid, tree: Any) -> tuple[Merge, ...]:
-    """The merges that make up one of `monoid`; the parts of a product merge each in its own way."""
-    return tuple(_merges(monoid, tree, 0))
+def merges(shaped: Shaped) -> tuple[Merge, ...]:
+    """The merges that make up one of an operation's monoid; the parts of a product merge each in its own way."""
+    assert shaped.operation.monoid is not None
+    return tuple(_merges(shaped.operation.monoid, shaped.state_tree, 0, shaped.state))
 
 
-def _merges(monoid: Monoid, tree: Any, start: int) -> list[Merge]:
+def is_sum(shaped: Shaped) -> bool:
+    """Whether an operation folds or scans by sums alone, over numbers."""
+    monoid = shaped.operation.monoid
+    return monoid is not None and monoid.native == "sum" and not any(leaf.dtype == bool for leaf in shaped.state)
+
+
+def _merges(monoid: Monoid, tree: Any, start: int, state: Sequence[Any]) -> list[Merge]:
     leaves = tuple(range(start, start + tree.num_leaves))
     if monoid.native is not None:
-        return [Merge(monoid.native, monoid, tree, leaves)]
+        return _natively(monoid.native, monoid, tree, leaves, state)
     if not monoid.parts:
         return [Merge("frame" if monoid.frame is not None else "ordered", monoid, tree, leaves)]
     # The children of a dictionary come in the order of their keys.
@@ -53,9 +62,18 @@ def _merges(monoid: Monoid, tree: Any, start: int) -> list[Merge]:
         order = sorted(order, key=lambda i: keys[i])
     found: list[Merge] = []
     for part, child in zip([monoid.parts[i] for i in order], tree.children(), strict=True):
-        found.extend(_merges(part, child, start))
+        found.extend(_merges(part, child, start, state))
         start += child.num_leaves
     return found
+
+
+def _natively(kind: Native, monoid: Monoid, tree: Any, leaves: tuple[int, ...], state: Sequence[Any]) -> list[Merge]:
+    """Truths are added as NumPy adds them, by `or`; a collective would count them."""
+    kinds: list[Kind] = [_OF_TRUTHS.get(kind, kind) if state[leaf].dtype == bool else kind for leaf in leaves]
+    if kinds == [kind] * len(leaves):
+        return [Merge(kind, monoid, tree, leaves)]
+    one = jax.tree.structure((0,))
+    return [Merge(each, monoid, one, (leaf,)) for each, leaf in zip(kinds, leaves, strict=True)]
 
 
 def local_sizes(shaped: Shaped, cuts: dict[str, Cut]) -> dict[str, int]:

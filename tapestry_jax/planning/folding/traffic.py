@@ -54,7 +54,7 @@ def _sent_by_fold(
     needed = sources(_presented(shaped.operation, tuple(operands), tuple(of_few_cells(carrier, state))), live)
     assert shaped.operation.monoid is not None
     folded = in_space(axis for dim in shaped.signature.fold_dims if dim in cuts for axis in cuts[dim].axes)
-    for merge in merges(shaped.operation.monoid, shaped.state_tree):
+    for merge in merges(shaped):
         leaves, axes = [state[i] for i in merge.leaves], [carrier[i] for i in merge.leaves]
         moving = [varies[i] for i in merge.leaves]
         wanted = {number for number, i in enumerate(merge.leaves) if i in needed}
@@ -192,7 +192,7 @@ def varying_leaves(shaped: Shaped, operands: Sequence[Any], cuts: Cuts, mesh: Me
     if any(is_time(axis) for dim in shaped.signature.fold_dims if dim in cuts for axis in cuts[dim].axes):
         # Loops add leaves up one by one only where they are folded natively.
         assert shaped.operation.monoid is not None
-        for merge in merges(shaped.operation.monoid, shaped.state_tree):
+        for merge in merges(shaped):
             if merge.kind in ("frame", "ordered"):
                 for leaf in merge.leaves:
                     varies[leaf] = True

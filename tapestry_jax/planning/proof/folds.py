@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from combinators.operations.shaped import Shaped
+from tapestry_jax.planning.folding.merges import is_sum
 from tapestry_jax.planning.geometry.time_axis import in_space, in_time, label, ring_of
 from tapestry_jax.planning.proof.holdings import State
 from tapestry_jax.planning.proof.needs import Cuts
@@ -97,8 +98,7 @@ def scattered(
       PlanError: where the fold is no sum, or the axis is not whole and shared out among the devices that are merged.
     """
     cut, size = scatter.cut, made[scatter.axis].extent
-    is_sum = shaped.operation.monoid is not None and shaped.operation.monoid.native == "sum"
-    if not is_sum or len(shaped.state) != 1 or in_space(cut.axes) != merged or in_time(cut.axes):
+    if not is_sum(shaped) or len(shaped.state) != 1 or in_space(cut.axes) != merged or in_time(cut.axes):
         refuse(path, f"scatters what is no sum over ({', '.join(cut.axes)})")
     if not made[scatter.axis].is_whole or cut.window is not None or cut.striped:
         refuse(path, f"scatters axis {scatter.axis}, which is not whole before it is")

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TypeGuard
 
 from tapestry_jax.planning.derivatives.gradients import presents_linearly
+from tapestry_jax.planning.folding.merges import is_sum
 from tapestry_jax.planning.geometry.changes import Gather
 from tapestry_jax.planning.scheduling.schedule import Convert, Region, Repeat, Run, Schedule, Step
 
@@ -75,5 +76,4 @@ def _may_run_again(body: Schedule, step: Run) -> bool:
     if operation.over in cuts or step.carried:
         return False
     folded = any(dim in cuts for dim in shaped.signature.fold_dims)
-    sums = operation.monoid is not None and operation.monoid.native == "sum"
-    return not folded or (sums and presents_linearly(body.graph, step.node))
+    return not folded or (is_sum(shaped) and presents_linearly(body.graph, step.node))

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from combinators.graphs.nodes import Apply, Ref
 from combinators.index_space.tensor_type import TensorType
 from combinators.operations.shaped import Shaped
+from tapestry_jax.planning.folding.merges import is_sum
 from tapestry_jax.planning.folding.traffic import varying_leaves
 from tapestry_jax.planning.geometry.layout import Layout
 from tapestry_jax.planning.geometry.opening import made_outside
@@ -89,11 +90,9 @@ def _scatter(
     frame: Frame,
 ) -> Scatter | None:
     """Where every consumer wants the sum cut over the very axes that it is folded over."""
-    operation = shaped.operation
     folded = in_space(fold_axes(shaped, cuts))
-    plain = operation.monoid is not None and operation.monoid.native == "sum"
     # Results are presented cell by cell, so what is scattered may be presented after it.
-    if not folded or not plain or len(shaped.state) != 1 or shaped.carrier != shaped.result_names:
+    if not folded or not is_sum(shaped) or len(shaped.state) != 1 or shaped.carrier != shaped.result_names:
         return None
     ref = Ref(index, 0)
     wanted = demands.wanted(ref, frame.opened)

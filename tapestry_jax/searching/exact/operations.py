@@ -10,6 +10,7 @@ from combinators.frozen import changed, dataclass
 from combinators.graphs.nodes import Apply
 from tapestry_jax.planning.derivatives.gradients import derivative_dependence, derivative_needs, presents_linearly
 from tapestry_jax.planning.entries.placement import Placer
+from tapestry_jax.planning.folding.merges import is_sum
 from tapestry_jax.planning.geometry.layout import Layout, even_cut, true_layout
 from tapestry_jax.planning.geometry.time_axis import spread
 from tapestry_jax.planning.prediction.recomputed import read_by_derivative
@@ -181,9 +182,8 @@ class Operations:
     def _scatters(self, schedule: Schedule, step: Run, cuts: Cuts) -> Iterable[Scatter]:
         """The ways in which a sum over the mesh can be scattered."""
         shaped = schedule.graph.shaped(step.node)
-        operation, folded = shaped.operation, fold_axes(shaped, cuts)
-        plain = operation.monoid is not None and operation.monoid.native == "sum"
-        if not folded or not plain or len(shaped.state) != 1 or shaped.carrier != shaped.result_names:
+        folded = fold_axes(shaped, cuts)
+        if not folded or not is_sum(shaped) or len(shaped.state) != 1 or shaped.carrier != shaped.result_names:
             return
         if len(step.results) != 1:
             return
@@ -222,10 +222,8 @@ class Operations:
             return "again", self._needs(scope, step, place)
         graph = scope.schedule.graph
         shaped = graph.shaped(step.node)
-        monoid = shaped.operation.monoid
         folded = any(dim in cuts for dim in shaped.signature.fold_dims)
-        sums = monoid is not None and monoid.native == "sum"
-        if shaped.operation.over in cuts or (folded and not (sums and presents_linearly(graph, step.node))):
+        if shaped.operation.over in cuts or (folded and not (is_sum(shaped) and presents_linearly(graph, step.node))):
             return "", False
         return "own", self._needs(scope, step, place)
 

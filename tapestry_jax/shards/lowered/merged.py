@@ -52,7 +52,7 @@ def _fold(operation: Any, structs: tuple[Any, ...]) -> Fold:
     moves = [any(row) for row in dependence(lambda leaves: states(shaped, leaves), blocks)]
     native: list[tuple[tuple[str, ...], bool]] = []
     others = set[str]()
-    for merge in merges(monoid, shaped.state_tree):
+    for merge in merges(shaped):
         if merge.kind == "frame":
             assert merge.monoid.frame is not None
             others |= {"sum", *_SENT_AS[merge.monoid.frame.merge]}

@@ -55,7 +55,7 @@ def merged(
         results.append(tables.piece(replace(known, partial=left, loops=loops)))
     monoid = shaped.operation.monoid
     assert monoid is not None
-    kinds = dict.fromkeys(merge.kind for merge in merges(monoid, shaped.state_tree))
+    kinds = dict.fromkeys(merge.kind for merge in merges(shaped))
     how = "turn by turn" if turns else ", ".join(_ROUTES.get(kind, "all-reduce") for kind in kinds)
     path = shaped.operation.name if isinstance(step, Region) else step.path
     tables.steps.append(Merge(path, state, tuple(results), real, how))

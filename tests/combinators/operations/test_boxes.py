@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import jax
@@ -55,6 +56,18 @@ FALSE: dict[str, tuple[Any, dict[str, int]]] = {
         {"rows": 3},
     ),
     "steps": (tp.Scan(tp.monoids.Sum, MAPPED, "rows", kernel=lambda x: x * min(len(x), 4)), {"rows": 2}),
+    # Functions of JAX as they are, which nobody wrote for a part of what they are given.
+    "a gradient": (tp.Map(partial(jnp.gradient, axis=0), MAPPED), {"rows": 3}),
+    "a variance": (tp.Reduce(partial(jnp.var, axis=0), FOLDED, tp.monoids.Sum), {"rows": 3}),
+    "a sum among extrema": (tp.Reduce(partial(jnp.sum, axis=0), FOLDED, tp.monoids.Max), {"rows": 3}),
+    "a sum that another merges": (
+        tp.Reduce(partial(jnp.sum, axis=0), FOLDED, tp.Monoid(0.0, lambda a, b: a + b + a * b)),
+        {"rows": 3},
+    ),
+    "a difference": (
+        tp.fold(tp.Aggregator(jnp.abs, tp.Monoid(0.0, jnp.subtract), jnp.negative), FOLDED),
+        {"rows": 3},
+    ),
 }
 
 
@@ -94,6 +107,9 @@ TRUE: dict[str, tuple[Any, dict[str, int]]] = {
         tp.Reduce(lambda x: jnp.full(x.shape[1:], x.shape[0], jnp.float32), FOLDED, tp.monoids.Sum),
         {"rows": 4},
     ),
+    "a function of JAX": (tp.Map(jax.nn.gelu, MAPPED), {"rows": 2}),
+    "a fold of JAX": (tp.Reduce(partial(jnp.max, axis=0), FOLDED, tp.monoids.Max), {"rows": 2}),
+    "a monoid of one's own": (tp.fold(tp.Aggregator(jnp.abs, tp.Monoid(0.0, jnp.hypot), jnp.sin), FOLDED), {"rows": 2}),
     "an order": (tp.Reduce(multiplied, "rows [a] [b] -> [a] [b]", tp.monoids.MatrixProduct), {"rows": 2}),
     "padded for itself": (
         tp.Map(lambda x: jnp.pad(x, ((0, -len(x) % 4), (0, 0)))[: len(x)] * 2, MAPPED),
@@ -256,11 +272,12 @@ def test_it_is_seen_of_many_cells_without_computing_all_of_them() -> None:
         check(4_096)
 
 
-def test_kernels_that_cannot_learn_a_size_are_not_asked() -> None:
+def test_kernels_are_asked_as_far_as_others_wrote_them_and_may_learn_a_size() -> None:
     def helper(x: Any) -> Any:
         return x * 2 if x.shape[0] > 3 else x
 
-    kernels: list[Callable[..., Any]] = [lambda x: jnp.sin(x) + 1, jax.nn.softmax, jnp.add]
-    assert [holds_code(kernel) for kernel in kernels] == [(True, False), (False, False), (False, False)]
+    ours = tp.einsum("rows cols -> cols rows").operation.kernel
+    kernels: list[Callable[..., Any]] = [lambda x: jnp.sin(x) + 1, jnp.gradient, partial(jnp.var, axis=0), ours]
+    assert [holds_code(kernel) for kernel in kernels] == [(True, False), (True, True), (True, True), (False, False)]
     assert holds_code(halved) == (True, True)
     assert holds_code(lambda x: helper(x) + 1) == (True, True)

@@ -26,7 +26,7 @@ def state_of(fold: Any, rows: int, columns: int) -> tuple[Merge, list[Any], list
     graph = tp.trace(fold, tp.TensorType({"row": rows, "k": 4, "col": columns}))
     shaped = next(graph.shaped(number) for number, node in enumerate(graph.nodes) if isinstance(node, Apply))
     assert shaped.operation.monoid is not None
-    (merge,) = merges(shaped.operation.monoid, shaped.state_tree)
+    (merge,) = merges(shaped)
     assert merge.kind == "frame"
     return merge, list(shaped.carrier), list(shaped.state)
 

@@ -10,19 +10,16 @@ import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
+from combinators.claims.slopes import pullback, sloped
 from combinators.declared.boxed import Boxed, joined, plain, runner
 from combinators.declared.compared import alike, numbers
-from combinators.declared.drawn import drawn, is_key, moved
+from combinators.declared.drawn import drawn, is_key, moved, scaled
 from combinators.declared.preconditions import preconditions
 from combinators.declared.runnable import apart, is_large, ways
 from combinators.equations.effort import Effort
 from combinators.frozen import dataclass
-from combinators.index_space.tensor_type import is_inexact
-from combinators.kernels.jaxprs import as_function
 
 # One kernel is asked twice on nearly the same numbers, so less is rounding than where boxes are put together.
 _TOLERANCES = {64: 1e-12, 32: 1e-5, 16: 0.03}
@@ -31,8 +28,6 @@ _SCALES = (1, 10_000)
 _FEW = 2
 # What all runs of one question in NumPy may take, in small equations.
 _EFFORT = 1 << 18
-# No place is as far, whatever is computed of it.
-_FAR = 1 << 20
 
 Sizes = dict[str, int]
 Values = Sequence[float | int | None]
@@ -135,7 +130,7 @@ def _draws(case: _Case) -> Iterator[_Draw]:
         each.coordinate is not None or number in told for number, each in enumerate(case.kernel.signature.operands)
     ]
     for arrays, scale, sign in itertools.product(drawings, _SCALES, (1, -1)):
-        given = [_scaled(array, 1 if still else scale * sign) for array, still in zip(arrays, fixed, strict=True)]
+        given = [scaled(array, 1 if still else scale * sign) for array, still in zip(arrays, fixed, strict=True)]
         cells = [_part(case, number, array) for number, array in enumerate(given)]
         filled, nothing = (
             [_filled(case, number, array, all_of=all_of) for number, array in enumerate(given)]
@@ -171,10 +166,10 @@ def _merges_into(case: _Case) -> Asked:
 
 
 def _pulls_otherwise(case: _Case) -> Asked | None:
-    programs = [_pullback(case.alone), _pullback(case.beside)]
+    programs = [pullback(case.alone), pullback(case.beside)]
     if None in programs:
         return None  # no derivative, which cannot be another one
-    floats = [number for number, aval in enumerate(case.alone.in_avals) if is_inexact(aval.dtype)]
+    floats = sloped(case.alone)
 
     def compare(runs: Any, draw: _Draw) -> bool:
         alone, beside = runs
@@ -183,29 +178,6 @@ def _pulls_otherwise(case: _Case) -> Asked | None:
         return _differ(expected, cut, near, exact=False)
 
     return Asked(programs, compare)
-
-
-def _pullback(program: Any) -> Any:
-    """The closed jaxpr from the operands to the slopes of those that have one, under a cotangent of ones."""
-    floats = [number for number, aval in enumerate(program.in_avals) if is_inexact(aval.dtype)]
-    if not floats or not any(is_inexact(aval.dtype) for aval in program.out_avals):
-        return None
-    run = as_function(program)
-
-    def slopes(*arrays: Any) -> list[Any]:
-        def total(*chosen: Any) -> list[Any]:
-            given = list(arrays)
-            for number, array in zip(floats, chosen, strict=True):
-                given[number] = array
-            return [leaf for leaf in run(*given) if is_inexact(leaf.dtype)]
-
-        leaves, pull = jax.vjp(total, *(arrays[number] for number in floats))
-        return list(pull([jnp.ones_like(leaf) for leaf in leaves]))
-
-    try:
-        return jax.make_jaxpr(slopes)(*(jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in program.in_avals))
-    except Exception:  # noqa: BLE001 - a kernel need have no derivative, and may say so in any way
-        return None
 
 
 def _differ(expected: Sequence[Any], found: Sequence[Any], near: Sequence[Any], exact: bool) -> bool:
@@ -219,16 +191,6 @@ def _differs(one: Any, other: Any, near: Any, exact: bool) -> bool:
     if one.dtype.kind not in "biu" and bool(np.any(np.isfinite(one) & ~np.isfinite(other))):
         return True
     return not alike(one, other, near, exact, _TOLERANCES)
-
-
-def _scaled(array: Any, factor: int) -> Any:
-    """Greater or negative numbers; truths and keys as they are, and whole numbers that cannot be so great."""
-    if factor == 1 or is_key(array.dtype) or array.dtype == bool:
-        return array
-    if not is_inexact(array.dtype):
-        limits = jnp.iinfo(array.dtype)
-        return np.clip((1 + array.astype(np.int64)) * factor, limits.min, min(limits.max, _FAR)).astype(array.dtype)
-    return (array * factor).astype(array.dtype)
 
 
 def _spans(case: _Case, number: int) -> list[int]:

@@ -1,0 +1,146 @@
+"""What a monoid declares, asked of it: states that a kernel gives are merged in two ways that plans take for one.
+
+A plan that cuts a scan takes `combine` for associative, stripes and rings take it for commutative, and a fold over the
+mesh takes a frame and the parts of a product for what `combine` does. No program says so of itself.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from combinators.declared.boxed import Boxed, plain, runner
+from combinators.declared.compared import alike, numbers
+from combinators.declared.drawn import drawn, is_key, moved, scaled
+from combinators.declared.preconditions import preconditions
+from combinators.declared.runnable import apart, is_large, ways
+from combinators.equations.effort import Effort
+from combinators.frozen import dataclass
+
+# Cells of a block along what is mapped or folded, and steps of a scan; blocks are small, so many are drawn.
+_FEW, _STEPS, _ROUNDS = 2, 4, 4
+# Sums that stop at some number are sums of small ones.
+_SCALES = (1, 10_000)
+# What is known by chance alone, or by an inverse that is none, is not known: so many draws have to differ.
+_DIFFERING = 2
+# What all runs of one question in NumPy may take, in small equations.
+_EFFORT = 1 << 18
+
+State = list[Any]
+Merge = Callable[[Sequence[State]], State]
+
+
+@dataclass(frozen=True)
+class Claimed:
+    """Two ways to merge states that should come to the same.
+
+    Attributes:
+      count: of states that are merged, the earliest first.
+      one: from states to their combination.
+      other: in another way.
+    """
+
+    count: int
+    one: Merge
+    other: Merge
+
+
+def merges_otherwise(kernel: Boxed, claimed: Claimed, over: str | None = None, axes: Sequence[int] = ()) -> bool:
+    """Whether the states that a kernel gives are known to come to something else when they are merged in another way.
+
+    Args:
+      kernel: a fold or a scan; its own way to merge is not asked.
+      claimed: what it is held to.
+      over: the dimension of a scan, each of whose steps is a state; None of a fold, whose blocks give one each.
+      axes: of a scan, where `over` lies among the axes of each leaf.
+    """
+    sizes = {**kernel.sizes, **{dim: min(kernel.sizes[dim], _FEW) for dim in plain(kernel.signature)}}
+    if over is not None:
+        sizes[over] = min(kernel.sizes[over], _STEPS)
+        if sizes[over] < claimed.count:
+            return False
+    program = kernel.at(sizes)
+    if program is None or is_large(program):
+        return False
+    types = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in program.out_avals]
+    if over is not None:
+        types = [_of_one(leaf, axis) for leaf, axis in zip(types, axes, strict=True)]
+    programs = [program, *(_merged(kernel, merge, [types] * claimed.count) for merge in (claimed.one, claimed.other))]
+    if None in programs:
+        return False
+    for way in ways(programs):
+        try:
+            with apart(), np.errstate(all="ignore"):
+                effort = Effort(_EFFORT)
+                run, *merged = [runner(each, way, effort) for each in programs]
+                listed = _states(kernel, program, sizes, run, None if over is None else axes, claimed.count)
+                found = (True for states in listed if _differ(merged, *states))
+                return len(list(itertools.islice(found, _DIFFERING))) == _DIFFERING
+        except Exception:  # noqa: BLE001 - a kernel for another machine, or a monoid that raises: nothing is known
+            continue
+    return False
+
+
+def _merged(kernel: Boxed, merge: Merge, states: Sequence[Sequence[Any]]) -> Any:
+    """The closed jaxpr from the leaves of states to what is compared; None where a monoid raises."""
+
+    def run(*leaves: Any) -> list[Any]:
+        left = iter(leaves)
+        return list(kernel.show(merge([list(itertools.islice(left, len(state))) for state in states])))
+
+    try:
+        return jax.make_jaxpr(run)(*itertools.chain(*states))
+    except Exception:  # noqa: BLE001 - a monoid may raise in any way, which is told where it runs
+        return None
+
+
+def _of_one(leaf: Any, axis: int) -> Any:
+    """The type of one step."""
+    return jax.ShapeDtypeStruct((*leaf.shape[:axis], 1, *leaf.shape[axis + 1 :]), leaf.dtype)
+
+
+def _each(leaves: State, axes: Sequence[int] | None) -> list[State]:
+    """The states that a block gives: one, or each of its steps."""
+    if axes is None:
+        return [leaves]
+    steps = range(leaves[0].shape[axes[0]])
+    pairs = list(zip(leaves, axes, strict=True))
+    return [[leaf[(*[slice(None)] * axis, slice(step, step + 1))] for leaf, axis in pairs] for step in steps]
+
+
+def _states(
+    kernel: Boxed, program: Any, sizes: dict[str, int], run: Any, axes: Sequence[int] | None, count: int
+) -> Iterator[tuple[list[State], list[State], bool]]:
+    """States to merge, nearly the same ones, and whether they are made of whole numbers alone."""
+    listed: list[tuple[State, State, bool]] = []
+    for arrays in _draws(kernel, program, sizes):
+        exact = all(array.dtype.kind in "biu" for array in arrays if not is_key(array.dtype))
+        given, near = (_each(run(operands), axes) for operands in (arrays, list(map(moved, arrays))))
+        listed += [(state, beside, exact) for state, beside in zip(given, near, strict=True)]
+        for first in range(len(listed) - count + 1):
+            group = listed[first : first + count]
+            yield [state for state, _, _ in group], [state for _, state, _ in group], all(each for *_, each in group)
+        listed = listed[len(listed) - count + 1 :]
+
+
+def _draws(kernel: Boxed, program: Any, sizes: dict[str, int]) -> Iterator[list[Any]]:
+    taken = preconditions(program)
+    told = taken.rising | taken.distinct | taken.places
+    fixed = [each.coordinate is not None or number in told for number, each in enumerate(kernel.signature.operands)]
+    for scale in _SCALES:
+        for arrays in drawn(kernel.signature, program, sizes, _ROUNDS):
+            yield [scaled(array, 1 if still else scale) for array, still in zip(arrays, fixed, strict=True)]
+
+
+def _differ(merged: Sequence[Any], states: list[State], near: list[State], exact: bool) -> bool:
+    one, other = merged
+    leaves = list(itertools.chain(*states))
+    found, expected, beside = other(leaves), one(leaves), one(list(itertools.chain(*near)))
+    return any(
+        not alike(numbers(first), numbers(second), numbers(third), exact)
+        for first, second, third in zip(expected, found, beside, strict=True)
+    )

@@ -1,0 +1,46 @@
+"""The slopes of a program, as a program: to compare what two kernels pull back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from combinators.index_space.tensor_type import is_inexact
+from combinators.kernels.jaxprs import as_function
+
+
+def pullback(program: Any) -> Any:
+    """The closed jaxpr from the operands to the slopes of those that have one, under a cotangent of ones.
+
+    Args:
+      program: a closed jaxpr.
+
+    Returns:
+      None where it has no derivative.
+    """
+    floats = sloped(program)
+    if not floats or not any(is_inexact(aval.dtype) for aval in program.out_avals):
+        return None
+    run = as_function(program)
+
+    def slopes(*arrays: Any) -> list[Any]:
+        def total(*chosen: Any) -> list[Any]:
+            given = list(arrays)
+            for number, array in zip(floats, chosen, strict=True):
+                given[number] = array
+            return [leaf for leaf in run(*given) if is_inexact(leaf.dtype)]
+
+        leaves, pull = jax.vjp(total, *(arrays[number] for number in floats))
+        return list(pull([jnp.ones_like(leaf) for leaf in leaves]))
+
+    try:
+        return jax.make_jaxpr(slopes)(*(jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in program.in_avals))
+    except Exception:  # noqa: BLE001 - a kernel need have no derivative, and may say so in any way
+        return None
+
+
+def sloped(program: Any) -> list[int]:
+    """Which operands of a closed jaxpr have slopes."""
+    return [number for number, aval in enumerate(program.in_avals) if is_inexact(aval.dtype)]

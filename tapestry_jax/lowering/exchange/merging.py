@@ -1,0 +1,170 @@
+"""Whether the monoid of an operation merges as the plan takes it to: its states are merged once in each way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from combinators.errors import KernelError, message
+from combinators.kernels.captured import program_at
+from combinators.merging.blocks import combine_blocks
+from combinators.merging.monoid import Monoid
+from combinators.operations.execute import present
+from combinators.operations.results import Struct
+from combinators.operations.shaped import Shaped, block_structs
+from tapestry_jax.planning.folding.merges import Merge, mapped_frame, merges
+from tapestry_jax.planning.geometry.layout import Cut
+from tapestry_jax.planning.geometry.time_axis import ring_of
+
+ASSOCIATIVE, COMMUTATIVE, PARTS = "associative", "commutative", "parts"
+_WHAT = {
+    ASSOCIATIVE: (
+        "is not associative",
+        "(a + b) + c is not a + (b + c), and plans merge in their own order",
+    ),
+    COMMUTATIVE: ("declares commutative=True, and is not", "a + b is not b + a, and this plan merges in another order"),
+    PARTS: ("does not merge as its parts or its frame do", "devices merge by them, and come to something else"),
+}
+_REMEDY = {
+    ASSOCIATIVE: "Write a `combine` for which both are equal (tp.laws draws states that tell), or do not cut {dims}.",
+    COMMUTATIVE: "Leave commutative=True out: plans then keep the order, and refuse what cannot.",
+    PARTS: "Mend or leave out `frame` and `parts` (tp.laws draws states that tell).",
+}
+
+State = list[Any]
+
+
+def check_merging(shaped: Shaped, blocks: Sequence[Any], cuts: Mapping[str, Cut]) -> None:
+    """Refuse a monoid that somebody wrote and that does not merge as a plan takes it to: it is run on a few numbers.
+
+    Args:
+      shaped: the operation with the kernel that somebody wrote.
+      blocks: what the kernel is given, or the types of that.
+      cuts: of its dimensions.
+
+    Raises:
+      KernelError: when states come to something else in one way than in the other.
+    """
+    monoid, known = shaped.operation.monoid, shaped.known
+    relied = list(_relied_on(shaped, cuts)) if monoid is not None else []
+    if monoid is None or not relied or not _is_foreign(shaped, monoid):
+        return
+    types = [Struct(block.shape, block.dtype) for block in _arrays(shaped, blocks)]
+    for claim in relied:
+        if ("merges", claim) not in known:
+            known["merges", claim] = _outside(partial(_fails, shaped, types, claim))
+        if known["merges", claim]:
+            raise _refused(shaped, claim, cuts)
+
+
+def _relied_on(shaped: Shaped, cuts: Mapping[str, Cut]) -> Iterator[str]:
+    operation, folds = shaped.operation, shaped.signature.fold_dims
+    assert operation.monoid is not None
+    if operation.over in cuts:
+        yield ASSOCIATIVE
+        return
+    cut = [dim for dim in folds if dim in cuts]
+    if cut and (operation.monoid.parts or operation.monoid.frame is not None):
+        yield PARTS
+    if (
+        operation.monoid.commutative
+        and operation.monoid.native is None
+        and any(
+            cuts[dim].striped or dim != folds[0] or any(ring_of(axis) is not None for axis in cuts[dim].axes)
+            for dim in cut
+        )
+    ):
+        yield COMMUTATIVE
+
+
+def _is_foreign(shaped: Shaped, monoid: Monoid) -> bool:
+    # Here, not at the top: a program that cuts no fold and no scan need not load it.
+    from combinators.merging.foreign import is_foreign
+
+    if ("foreign", "monoid") not in shaped.known:
+        shaped.known["foreign", "monoid"] = is_foreign(monoid)
+    return shaped.known["foreign", "monoid"]
+
+
+def _arrays(shaped: Shaped, blocks: Sequence[Any]) -> Iterator[Any]:
+    pairs = zip(shaped.signature.operands, blocks, strict=True)
+    return (block for operand, block in pairs if operand.coordinate is None)
+
+
+def _outside(ask: Callable[[], bool]) -> bool:
+    # Few programs have monoids of their own.
+    from concurrent.futures import ThreadPoolExecutor
+
+    from combinators.settings import settings, under
+
+    chosen = settings()
+
+    def asked() -> bool:
+        with under(chosen):
+            return ask()
+
+    # Inside of a `shard_map`, where plans are traced, nothing can be run; another thread is outside.
+    with ThreadPoolExecutor(1) as outside:
+        return outside.submit(asked).result()
+
+
+def _fails(shaped: Shaped, types: Sequence[Struct], claim: str) -> bool:
+    from combinators.claims.merged import Claimed, merges_otherwise
+    from combinators.declared.boxed import Boxed
+
+    operation, carrier = shaped.operation, shaped.carrier
+    assert operation.monoid is not None
+    merge: Callable[[State, State], State] = partial(combine_blocks, operation.monoid, shaped.state_tree, carrier)
+
+    def at(sizes: dict[str, int]) -> Any:
+        return program_at(operation.kernel, block_structs(shaped.signature, types, sizes))
+
+    boxed = Boxed(shaped.signature, shaped.sizes, shaped.result_axes, merge, partial(present, shaped), at)
+    if claim == ASSOCIATIVE:
+        assert operation.over is not None
+        over = operation.over
+        both = Claimed(3, lambda s: merge(merge(s[0], s[1]), s[2]), lambda s: merge(s[0], merge(s[1], s[2])))
+        return merges_otherwise(boxed, both, over, [axes.index(over) for axes in carrier])
+    if claim == COMMUTATIVE:
+        return merges_otherwise(boxed, Claimed(2, lambda s: merge(*s), lambda s: merge(s[1], s[0])))
+    return merges_otherwise(boxed, Claimed(2, lambda s: merge(*s), partial(_by_devices, shaped)))
+
+
+def _by_devices(shaped: Shaped, states: Sequence[State]) -> State:
+    """Two states merged as those of two devices: natively, in a frame, or by the `combine` of each part."""
+    assert shaped.operation.monoid is not None
+    total = list(states[0])
+    for each in merges(shaped):
+        pair = [[state[i] for i in each.leaves] for state in states]
+        axes = [shaped.carrier[i] for i in each.leaves]
+        merged = (
+            _in_frame(each, axes, pair) if each.kind == "frame" else combine_blocks(each.monoid, each.tree, axes, *pair)
+        )
+        for position, leaf in zip(each.leaves, merged, strict=True):
+            total[position] = leaf
+    return total
+
+
+def _in_frame(merge: Merge, axes: Sequence[Sequence[str]], pair: Sequence[State]) -> State:
+    frame = mapped_frame(merge, [tuple(each) for each in axes], pair[0])
+    assert merge.monoid.frame is not None
+    together = jnp.maximum if merge.monoid.frame.merge == "max" else jnp.add
+    reference = frame.at(jax.tree.map(together, *map(frame.summary, pair)))
+    return frame.restore(reference, jax.tree.map(jnp.add, *(frame.express(state, reference) for state in pair)))
+
+
+def _refused(shaped: Shaped, claim: str, cuts: Mapping[str, Cut]) -> KernelError:
+    (is_wrong, why), operation = _WHAT[claim], shaped.operation
+    dims = " and ".join(f"`{dim}`" for dim in (*shaped.signature.fold_dims, operation.over) if dim in cuts)
+    return KernelError(
+        message(
+            f"the monoid {operation.monoid!r} of `{operation.name}` {is_wrong}",
+            f"signature {shaped.signature}",
+            why,
+            remedy=_REMEDY[claim].format(dims=dims),
+        )
+    )

@@ -1,0 +1,112 @@
+"""Whether the kernels in `dense=` do what the operation's own does: both are run once on a few numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import jax
+
+from combinators.errors import KernelError, message
+from combinators.kernels.captured import program_at
+from combinators.kernels.kernel import short_name
+from combinators.operations.dense import Dense, as_dense
+from combinators.operations.execute import present
+from combinators.operations.results import Struct
+from combinators.operations.shaped import Shaped, block_structs
+
+# Cells along a dimension that a kernel does not need whole.
+_FEW = 2
+_OURS = ("combinators", "tapestry_jax")
+
+
+def check_stand_ins(shaped: Shaped, blocks: Sequence[Any], sizes: Mapping[str, int]) -> None:
+    """Refuse a kernel that is said to do what the operation's own does, and gives other numbers or slopes.
+
+    A plan chooses between them, by what is cut and by platform, and so would choose the result. Kernels of this library
+    are held by its laws; of others those are asked that can be run here.
+
+    Args:
+      shaped: the operation with the kernels that somebody wrote.
+      blocks: what they are given, or the types of that.
+      sizes: of the box.
+
+    Raises:
+      KernelError: naming the kernel.
+    """
+    known = shaped.known
+    for number, entry in enumerate(map(as_dense, shaped.operation.dense)):
+        asked = "stands in", number
+        if asked not in known:
+            known[asked] = not _is_ours(entry.kernel) and _differs(shaped, entry, blocks, sizes)
+        if known[asked]:
+            raise KernelError(
+                message(
+                    f"the kernel `{short_name(entry.kernel)}` in dense= of `{shaped.operation.name}` does not do what "
+                    "the operation's own does",
+                    f"signature {shaped.signature}",
+                    "run on the same few numbers, they give others, or other slopes, and a plan chooses between them",
+                    remedy="Mend the kernel, or leave it out of dense=.",
+                )
+            )
+
+
+def _is_ours(kernel: Any) -> bool:
+    module = getattr(kernel, "__module__", None) or type(kernel).__module__
+    return isinstance(module, str) and module.partition(".")[0] in _OURS
+
+
+def _differs(shaped: Shaped, entry: Dense, blocks: Sequence[Any], box: Mapping[str, int]) -> bool:
+    # Here, not at the top: few operations have such kernels.
+    from concurrent.futures import ThreadPoolExecutor
+
+    from combinators.claims.standing import gives_otherwise
+    from combinators.declared.runnable import is_large
+    from combinators.settings import settings, under
+
+    pairs = zip(shaped.signature.operands, blocks, strict=True)
+    types = [Struct(block.shape, block.dtype) for operand, block in pairs if operand.coordinate is None]
+    chosen = settings()
+
+    def ask() -> bool:
+        with under(chosen):
+            for sizes in _sizes(shaped, entry, box):
+                structs = block_structs(shaped.signature, types, sizes)
+                if entry.why_not(shaped.operation, structs, ()):
+                    continue
+                own = program_at(_leaves(shaped, shaped.operation.kernel, "state"), structs)
+                other = program_at(_leaves(shaped, entry.kernel, entry.gives), structs)
+                if own is None or other is None or _types(own) != _types(other):
+                    return False  # refused by its shapes and dtypes, where it runs
+                if not is_large(own) and not is_large(other):
+                    return gives_otherwise(shaped.signature, sizes, own, other)
+            return False
+
+    # Inside of a `shard_map`, where plans are traced, nothing can be run; another thread is outside.
+    with ThreadPoolExecutor(1) as outside:
+        return outside.submit(ask).result()
+
+
+def _types(program: Any) -> list[Any]:
+    return [(aval.shape, aval.dtype) for aval in program.out_avals]
+
+
+def _sizes(shaped: Shaped, entry: Dense, box: Mapping[str, int]) -> Iterator[dict[str, int]]:
+    """Sizes at which a kernel may stand in: few cells along what it does not need whole, or all of them."""
+    from combinators.declared.boxed import plain
+
+    whole = entry.needs_whole(shaped.operation)
+    small = plain(shaped.signature)
+    yield {dim: min(size, _FEW) if dim in small - whole else size for dim, size in shaped.sizes.items()}
+    yield {dim: shaped.sizes[dim] if dim in whole else size for dim, size in box.items()}
+    yield {dim: min(size, _FEW) if dim in small else size for dim, size in shaped.sizes.items()}
+
+
+def _leaves(shaped: Shaped, kernel: Callable[..., Any], gives: str) -> Callable[..., list[Any]]:
+    is_map = shaped.operation.kind == "map"
+
+    def run(*blocks: Any) -> list[Any]:
+        leaves = jax.tree.leaves(kernel(*blocks))
+        return present(shaped, leaves) if gives == "state" and not is_map else leaves
+
+    return run

@@ -1,0 +1,125 @@
+"""What a monoid declares is asked where a plan relies on it, and refused where it is false."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import tapestry_jax as tp
+
+X = np.array([0, 0, 0, 5, 1, 2, 3, 0, 7, 8, 9, 4], np.float32) / 4
+
+
+def folded(monoid: tp.Monoid, lift: Any = jnp.abs) -> tp.Aggregator:
+    return tp.Aggregator(lift, monoid, _first)
+
+
+def _first(state: Any) -> Any:
+    return state[0] if isinstance(state, tuple) else state
+
+
+def first_that_is_not_zero(a: Any, b: Any) -> Any:
+    return jnp.where(a != 0, a, b)
+
+
+def added(a: Any, b: Any) -> Any:
+    """Of a maximum and a sum of exponentials."""
+    top = jnp.maximum(a[0], b[0])
+    return top, a[1] * jnp.exp(a[0] - top) + b[1] * jnp.exp(b[0] - top)
+
+
+def framed(power: int) -> tp.Monoid:
+    """The frame of the second power is that of another monoid."""
+
+    def express(state: Any, top: Any) -> Any:
+        return state[1] * jnp.exp(state[0] - top) ** power
+
+    frame = tp.Frame(lambda state: state[0], "max", lambda top: top, express, lambda top, total: (top, total))
+    return tp.Monoid((-1e30, 0.0), added, commutative=True, frame=frame)
+
+
+def logs(power: int) -> tp.Aggregator:
+    return tp.Aggregator(lambda x: (x, jnp.ones_like(x)), framed(power), lambda s: s[0] + jnp.log(s[1]))
+
+
+HALF = tp.Monoid(0.0, lambda a, b: (a + b) / 2, name="half")
+CAPPED = tp.Monoid(0.0, lambda a, b: jnp.minimum(a + b, 10))
+LINEAR = tp.Monoid((1.0, 0.0), lambda a, b: (a[0] * b[0], a[1] * b[0] + b[1]))
+KEEPING = tp.Monoid(0.0, first_that_is_not_zero)
+SAID = tp.Monoid(0.0, first_that_is_not_zero, commutative=True, name="first")
+
+SCANNED = "t -> t"
+FALSE: dict[str, tuple[Any, Any, str]] = {
+    "half of both": (tp.scan(folded(HALF), SCANNED, over="t"), "d", "is not associative"),
+    "in chunks": (tp.Scan(HALF, SCANNED, over="t"), tp.chunks(3), "is not associative"),
+    "JAX's difference": (tp.Scan(tp.Monoid(0.0, jnp.subtract), SCANNED, over="t"), "d", "is not associative"),
+    "a sum that stops": (tp.Scan(CAPPED, SCANNED, over="t"), "d", "is not associative"),
+    "beside another": (
+        tp.scan(tp.Aggregator(lambda x: (x, x), tp.monoids.Sum & HALF, lambda s: s[1]), SCANNED, over="t"),
+        "d",
+        "is not associative",
+    ),
+    "a loop": (lambda x: tp.iterate(tp.Scan(HALF, SCANNED, over="t"), 2)(x), "d", "is not associative"),
+    "stripes": (tp.fold(folded(SAID), "t -> "), tp.striped("d"), "declares commutative=True, and is not"),
+    "a frame": (tp.fold(logs(2), "t -> "), "d", "does not merge as its parts or its frame do"),
+    "a frame in stripes": (tp.fold(logs(2), "t -> "), tp.striped("d"), "its parts or its frame"),
+}
+TRUE: dict[str, tuple[Any, Any]] = {
+    "a recurrence": (tp.scan(folded(LINEAR, lambda x: (x, x)), SCANNED, over="t"), "d"),
+    "a choice": (tp.scan(folded(KEEPING), SCANNED, over="t"), tp.chunks(3)),
+    "norms": (tp.Scan(tp.Monoid(0.0, jnp.hypot), SCANNED, over="t"), "d"),
+    "an order that is kept": (tp.fold(folded(SAID), "t -> "), "d"),
+    "a frame": (tp.fold(logs(1), "t -> "), tp.striped("d")),
+}
+
+
+def planned(arrow: Any, entry: Any) -> Any:
+    return tp.plan(tp.trace(arrow, X), tp.mesh(d=4), {"t": entry}).compile()(X)
+
+
+@pytest.mark.parametrize("name", FALSE)
+def test_what_a_plan_relies_on_and_is_false_is_refused(name: str) -> None:
+    arrow, entry, why = FALSE[name]
+    with pytest.raises(tp.KernelError, match=why):
+        planned(arrow, entry)
+
+
+@pytest.mark.parametrize("name", TRUE)
+def test_what_is_true_or_not_relied_on_runs(name: str) -> None:
+    arrow, entry = TRUE[name]
+    np.testing.assert_allclose(planned(arrow, entry), arrow(X), rtol=1e-5)
+
+
+def test_a_ring_relies_on_the_order_of_nothing() -> None:
+    def kernel(q: Any, k: Any) -> Any:
+        return jnp.where(jnp.any(k != 0), k[jnp.argmax(k != 0)], 0) + jnp.zeros_like(q)
+
+    for monoid, refused in ((SAID, True), (tp.monoids.Max, False)):
+        arrow = tp.Reduce(kernel if refused else lambda q, k: jnp.max(k) + jnp.zeros_like(q), "q, k -> q", monoid)
+        plan = tp.plan(tp.trace(arrow, X[:8], X), tp.mesh(d=4), {"q": "d", "k": tp.ring("d")})
+        if refused:
+            with pytest.raises(tp.KernelError, match="merges in another order"):
+                plan.compile()(X[:8], X)
+        else:
+            np.testing.assert_allclose(plan.compile()(X[:8], X), arrow(X[:8], X))
+
+
+def test_the_error_says_what_is_false_where_and_what_to_do() -> None:
+    with pytest.raises(tp.KernelError) as caught:
+        planned(tp.Scan(HALF, SCANNED, over="t", name="smoothed"), "d")
+    assert str(caught.value) == (
+        "the monoid Monoid(half) of `smoothed` is not associative\n"
+        "  signature t -> t\n"
+        "  (a + b) + c is not a + (b + c), and plans merge in their own order\n"
+        "  Write a `combine` for which both are equal (tp.laws draws states that tell), or do not cut `t`."
+    )
+
+
+def test_truths_are_added_as_without_a_plan() -> None:
+    truths = X > 1
+    arrow = tp.Reduce(lambda x: jnp.any(x, 0), "t -> ", tp.monoids.Sum)
+    found = tp.plan(tp.trace(arrow, truths), tp.mesh(d=4), {"t": "d"}).compile()(truths)
+    assert found.dtype == bool and bool(found) == bool(arrow(truths))
