@@ -9,6 +9,7 @@ only by numbers that differ.
 
 from __future__ import annotations
 
+import dataclasses
 import dis
 import itertools
 import math
@@ -16,7 +17,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property, partial, reduce
 from types import CodeType, FunctionType
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -46,6 +47,11 @@ _MOST_PIECES = 16
 _EFFORT = 1 << 18
 # Of fewer numbers than these more are drawn, so often at most.
 _FEW, _ROUNDS = 8, 4
+
+# The parts of aggregators that are written for a cell.
+_OF_CELLS = frozenset(("lift", "monoid", "present", "reference"))
+# In a kernel of ours, which says to which cells they are applied.
+_UFUNCS = (jnp.ufunc, np.ufunc)
 
 Sizes = dict[str, int]
 
@@ -80,7 +86,7 @@ def holds_code(kernel: Any) -> tuple[bool, bool]:
     if isinstance(kernel, FunctionType) and _is_ours(kernel.__globals__.get("__name__")) and not kernel.__closure__:
         return False, False
     if not holds_own_code(kernel):
-        foreign = not _is_ours(type(kernel).__module__) and not _is_ours(_module_of(kernel))
+        foreign = _runs_others(kernel)
         return foreign, foreign
     read = (each.value for each in reached(kernel, "kernel").reads)
     functions = {id(value): value for value in read if isinstance(value, FunctionType)}
@@ -92,10 +98,21 @@ def _is_ours(module: object) -> bool:
     return isinstance(module, str) and module.partition(".")[0] in ("combinators", "tapestry_jax")
 
 
-def _module_of(kernel: Any) -> object:
+def _runs_others(kernel: Any) -> bool:
+    """Whether a callable, or what it is made of, is a function of another library that takes blocks.
+
+    What an aggregator lifts and presents it is given cell by cell, which says by itself what it does to a block.
+    """
     while isinstance(kernel, partial):
         kernel = kernel.func
-    return getattr(kernel, "__module__", None)
+    if isinstance(kernel, (tuple, list)):
+        return any(map(_runs_others, cast("Sequence[Any]", kernel)))
+    if isinstance(kernel, type):
+        return False
+    if dataclasses.is_dataclass(kernel) and _is_ours(type(kernel).__module__):
+        parts = [getattr(kernel, field.name) for field in dataclasses.fields(kernel) if field.name not in _OF_CELLS]
+        return any(not isinstance(part, _UFUNCS) and _runs_others(part) for part in parts)
+    return callable(kernel) and not any(map(_is_ours, (type(kernel).__module__, getattr(kernel, "__module__", None))))
 
 
 def _counts(code: CodeType) -> bool:

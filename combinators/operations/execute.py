@@ -83,9 +83,9 @@ def run_blocks(shaped: Shaped, blocks: Sequence[Any], platforms: Collection[str]
     """
     operation = shaped.operation
     if operation.dense:
-        return jax.tree.leaves(operation.dense[0](*blocks))
+        return _arrays(operation.dense[0](*blocks))
     if operation.kind == "map":
-        return jax.tree.leaves(operation.kernel(*blocks))
+        return _arrays(operation.kernel(*blocks))
     if operation.kind == "scan":
         return present(shaped, scan_states(shaped, states(shaped, blocks), platforms))
     return present(shaped, states(shaped, blocks))
@@ -93,7 +93,13 @@ def run_blocks(shaped: Shaped, blocks: Sequence[Any], platforms: Collection[str]
 
 def states(shaped: Shaped, blocks: Sequence[Any]) -> list[Any]:
     """The leaves of the state block that the kernel gives: partial folds, or the steps of a scan."""
-    return jax.tree.leaves(shaped.operation.kernel(*blocks))
+    return _arrays(shaped.operation.kernel(*blocks))
+
+
+def _arrays(found: Any) -> list[Any]:
+    """The leaves of what a kernel gives, which may be plain numbers (`len(x)`)."""
+    leaves = jax.tree.leaves(found)
+    return [jnp.asarray(leaf) if isinstance(leaf, (int, float, complex)) else leaf for leaf in leaves]
 
 
 def scan_states(shaped: Shaped, steps: list[Any], platforms: Collection[str] = ()) -> list[Any]:

@@ -64,6 +64,10 @@ FALSE: dict[str, tuple[Any, dict[str, int]]] = {
         tp.Reduce(partial(jnp.sum, axis=0), FOLDED, tp.Monoid(0.0, lambda a, b: a + b + a * b)),
         {"rows": 3},
     ),
+    "a variance of many": (
+        tp.fold(tp.Aggregator(jnp.abs, tp.monoids.Sum, jnp.negative, partial(jnp.var, axis=0)), FOLDED),
+        {"rows": 3},
+    ),
     "a difference": (
         tp.fold(tp.Aggregator(jnp.abs, tp.Monoid(0.0, jnp.subtract), jnp.negative), FOLDED),
         {"rows": 3},

@@ -61,3 +61,11 @@ def test_a_kernel_that_chooses_by_the_size_of_its_block_is_refused_where_it_choo
     assert "box x=2" in str(caught.value)
     # Along what it does not count it may be cut.
     jax.eval_shape(tp.plan(graph, tp.mesh(m=3), {"c": "m"}).compile().jitted, X)
+
+
+@pytest.mark.parametrize("entry", ["m", tp.chunks(3)])
+def test_a_kernel_may_give_plain_numbers(entry):
+    arrow = tp.Reduce(lambda x, y: (2.0, len(y)), "x, x -> , ", tp.monoids.Max & tp.monoids.Sum)
+    x = jnp.zeros(6)
+    found = tp.plan(tp.trace(arrow, x, x), tp.mesh(m=3), {"x": entry}).compile()(x, x)
+    assert [float(leaf) for leaf in found] == [2, 6] and [leaf.dtype for leaf in found] == [jnp.float32, jnp.int32]
