@@ -317,6 +317,15 @@ def _slice(axis: Axis | str, places: Mapping[str, int], box: Sizes, sizes: Sizes
     return slice(low, low + axis_size(axis, box))
 
 
+def is_same(program: Any, other: Any) -> bool:
+    """Whether two closed jaxprs are one program, with the same constants."""
+    try:
+        pairs = itertools.zip_longest(_tokens(program, on_mesh=False), _tokens(other, on_mesh=False))
+        return all(one == two for one, two in pairs)
+    except Exception:  # noqa: BLE001 - constants may be what nobody can compare, of which nothing is known
+        return True
+
+
 def _alike_but_sizes(program: Any, other: Any) -> bool:
     """Whether two programs are the same, but for sizes that follow from those of their operands."""
     pairs = {
@@ -342,8 +351,11 @@ def _alike_but_sizes(program: Any, other: Any) -> bool:
     )
 
 
-def _tokens(program: Any) -> Iterator[tuple[bool, Any]]:
-    """A program, one after the other: whether it is a size that may follow from the operands, and what it is."""
+def _tokens(program: Any, *, on_mesh: bool = True) -> Iterator[tuple[bool, Any]]:
+    """A program, one after the other: whether it is a size that may follow from the operands, and what it is.
+
+    Without `on_mesh` the mesh is left out that JAX writes down beside each choice, inside of a `shard_map`.
+    """
     jaxpr = getattr(program, "jaxpr", program)
     yield from ((False, _constant(value)) for value in getattr(program, "consts", ()))
     places = {atom: place for place, atom in enumerate((*jaxpr.constvars, *jaxpr.invars))}
@@ -354,9 +366,11 @@ def _tokens(program: Any) -> Iterator[tuple[bool, Any]]:
     for equation in jaxpr.eqns:
         yield False, (equation.primitive.name, *map(named, equation.invars))
         for key, value in sorted(equation.params.items()):
+            if not on_mesh and ("mesh" in key or "sharding" in key):
+                continue
             for part in _flat(value):
                 if is_program(part):
-                    yield from _tokens(part)
+                    yield from _tokens(part, on_mesh=on_mesh)
                 elif not callable(part) and " at 0x" not in (text := repr(part)):
                     yield key in _SHAPES, part if isinstance(part, int) else text
         places.update((out, len(places) + number) for number, out in enumerate(equation.outvars))

@@ -32,7 +32,12 @@ _WRITE_OR_KEEP = (
     "say what they take; `jax.vmap` ends a loop for each row), or do not cut these axes."
 )
 
-_ACTS = "acts"
+_FROM_OPERANDS = (
+    "Compute from operands alone: random numbers come from tp.random, places from coordinates (`@dim`), "
+    "and what changes is an operand."
+)
+
+_ACTS, _IMPURE = "acts", "impure"
 
 
 def check_box(shaped: Shaped, leaves: Sequence[Any], sizes: Mapping[str, int], *, is_state: bool) -> None:
@@ -116,13 +121,22 @@ def check_numbers(
     box = "differs", id(kernel), tuple(sizes.items()), is_state
     if is_own and box not in known:
         types = [Struct(block.shape, block.dtype) for block in blocks]
-        # Few kernels are asked, so these are loaded by few programs.
-        from concurrent.futures import ThreadPoolExecutor
+        here = _traced_here(shaped, kernel, types, sizes)
+        # Few kernels are asked, so this is loaded by few programs.
+        from combinators.claims.outside import outside
 
-        # Inside of a `shard_map`, where plans are traced, nothing can be run; another thread is outside.
-        with ThreadPoolExecutor(1) as outside:
-            asking = outside.submit(_differs, shaped, kernel, types, sizes, settings(), is_state, counts)
-            known[box] = asking.result()
+        known[box] = outside(partial(_differs, shaped, kernel, types, sizes, is_state, counts, here))
+    if known.get(box) == _IMPURE:
+        raise KernelError(
+            message(
+                f"the kernel of `{shaped.operation.name}` is no function of its operands: "
+                "it is another program each time, or where a plan runs it",
+                f"signature {shaped.signature}",
+                f"box {', '.join(f'{name}={size}' for name, size in sizes.items())}",
+                "it draws numbers by NumPy or Python, counts its calls, or reads the mesh",
+                remedy=_FROM_OPERANDS,
+            )
+        )
     if known.get(box) == _ACTS:
         raise KernelError(
             message(
@@ -144,21 +158,27 @@ def check_numbers(
         )
 
 
+def _traced_here(shaped: Shaped, kernel: Callable[..., Any], types: Sequence[Struct], sizes: Mapping[str, int]) -> Any:
+    """The program of a kernel where a plan traces it: that of a function of its operands is the same elsewhere."""
+    pairs = zip(shaped.signature.operands, types, strict=True)
+    arrays = [each for operand, each in pairs if operand.coordinate is None]
+    return program_at(kernel, block_structs(shaped.signature, arrays, dict(sizes)))
+
+
 def _differs(
     shaped: Shaped,
     kernel: Callable[..., Any],
     types: Sequence[Struct],
     sizes: Mapping[str, int],
-    chosen: Mapping[str, Any],
     is_state: bool,
     counts: bool,
+    here: Any,
 ) -> bool | str:
     # Here, not at the top: see above.
-    from combinators.declared.boxed import Boxed, differs
+    from combinators.declared.boxed import Boxed, differs, is_same
     from combinators.declared.check import Claim
     from combinators.declared.runnable import is_acting
     from combinators.declared.settled import is_settled
-    from combinators.settings import under
 
     operation, carrier = shaped.operation, shaped.carrier
     claim = Claim(operation.name, shaped.signature, shaped.sizes, operation.over)
@@ -182,6 +202,9 @@ def _differs(
     whole = at(dict(shaped.sizes))
     if whole is not None and is_acting(whole) and dict(sizes) != dict(shaped.sizes):
         return _ACTS
+    apart = at(dict(sizes)) if here is not None else None
+    if apart is not None and not is_same(here, apart):
+        return _IMPURE
 
     if not is_state:
         boxed = Boxed(shaped.signature, shaped.sizes, shaped.result_axes, None, list, at)
@@ -191,8 +214,7 @@ def _differs(
         assert operation.monoid is not None
         merge = partial(combine_blocks, operation.monoid, shaped.state_tree, carrier)
         boxed = Boxed(shaped.signature, shaped.sizes, shaped.result_axes, merge, partial(present, shaped), at)
-    with under(chosen):
-        return differs(boxed, sizes, counts=counts, settled=settled)
+    return differs(boxed, sizes, counts=counts, settled=settled)
 
 
 def not_of_any_size(shaped: Shaped, sizes: Mapping[str, int], *lines: str, remedy: str = _TAKE_SIZES) -> KernelError:

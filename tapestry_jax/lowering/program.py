@@ -17,14 +17,12 @@ from combinators.operations.shaped import Shaped, is_written
 from tapestry_jax.lowering import time as loops
 from tapestry_jax.lowering.exchange.convert import convert
 from tapestry_jax.lowering.exchange.fold import merge_states, partial_states
-from tapestry_jax.lowering.exchange.merging import check_merging
 from tapestry_jax.lowering.on_device.attained import value_of, with_counts
 from tapestry_jax.lowering.on_device.here import Here
 from tapestry_jax.lowering.on_device.kernels import device_kernels
 from tapestry_jax.lowering.on_device.pad import pad_axis
 from tapestry_jax.lowering.on_device.read import read_blocks
 from tapestry_jax.lowering.on_device.recomputed import kept, recomputed, recomputed_apart
-from tapestry_jax.lowering.on_device.stand_ins import check_stand_ins
 from tapestry_jax.lowering.on_device.varying import received, vary, varying_axes
 from tapestry_jax.lowering.padding.valid import (
     asked_for,
@@ -41,6 +39,7 @@ from tapestry_jax.lowering.time.scan import scan_in_turn, scan_over_mesh, total_
 from tapestry_jax.planning.entries.remat import RINGS
 from tapestry_jax.planning.folding.merges import local_sizes, local_state
 from tapestry_jax.planning.folding.traffic import varying_leaves
+from tapestry_jax.planning.geometry.layout import Cut
 from tapestry_jax.planning.geometry.time_axis import in_space
 from tapestry_jax.planning.refining.repeats import Part, repeated_parts
 from tapestry_jax.planning.scheduling.reads import fold_axes, folds_nothing
@@ -151,10 +150,7 @@ def run_operation(schedule: Schedule, step: Run, here: Here, arrays: Sequence[An
     if written:
         blocks = _pulled_as_written(whole, step, here, arrays, blocks)
     folds, scans = bool(fold_axes(shaped, cuts)), operation.over in cuts
-    if folds or scans:
-        check_merging(whole, blocks, cuts)
-    if whole.operation.dense:
-        check_stand_ins(whole, blocks, sizes)
+    _check_claims(whole, blocks, cuts, sizes, merged=folds or scans)
 
     def run(box: Mapping[str, int], blocks: list[Any]) -> list[Any]:
         own = shaped if box == sizes else device_kernels(whole, cuts, box, step.axes, here.platforms)
@@ -181,6 +177,22 @@ def run_operation(schedule: Schedule, step: Run, here: Here, arrays: Sequence[An
             results = present(shaped, scan_over_mesh(shaped, cut, here, steps))
             results = without_rows_of_nothing(shaped, cuts, here, results)
     return _as_stored(schedule, step, results)
+
+
+def _check_claims(
+    whole: Shaped, blocks: Sequence[Any], cuts: Mapping[str, Cut], sizes: Mapping[str, int], *, merged: bool
+) -> None:
+    """Hold what somebody declares of an operation to what the plan does with it."""
+    if merged:
+        # Here, not at the top: few operations declare anything, and nothing else needs these.
+        from tapestry_jax.lowering.exchange.merging import check_merging
+
+        check_merging(whole, blocks, cuts)
+    if whole.operation.dense:
+        # As above.
+        from tapestry_jax.lowering.on_device.stand_ins import check_stand_ins
+
+        check_stand_ins(whole, blocks, sizes)
 
 
 def _pulled_as_written(whole: Shaped, step: Run, here: Here, arrays: Sequence[Any], blocks: list[Any]) -> list[Any]:

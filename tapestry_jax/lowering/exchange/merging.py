@@ -9,9 +9,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from combinators.claims.merged import Claimed, merges_otherwise
+from combinators.claims.outside import outside
+from combinators.declared.boxed import Boxed
 from combinators.errors import KernelError, message
 from combinators.kernels.captured import program_at
 from combinators.merging.blocks import combine_blocks
+from combinators.merging.foreign import is_foreign
 from combinators.merging.monoid import Monoid
 from combinators.operations.execute import present
 from combinators.operations.results import Struct
@@ -56,7 +60,7 @@ def check_merging(shaped: Shaped, blocks: Sequence[Any], cuts: Mapping[str, Cut]
     types = [Struct(block.shape, block.dtype) for block in _arrays(shaped, blocks)]
     for claim in relied:
         if ("merges", claim) not in known:
-            known["merges", claim] = _outside(partial(_fails, shaped, types, claim))
+            known["merges", claim] = outside(partial(_fails, shaped, types, claim))
         if known["merges", claim]:
             raise _refused(shaped, claim, cuts)
 
@@ -82,9 +86,6 @@ def _relied_on(shaped: Shaped, cuts: Mapping[str, Cut]) -> Iterator[str]:
 
 
 def _is_foreign(shaped: Shaped, monoid: Monoid) -> bool:
-    # Here, not at the top: a program that cuts no fold and no scan need not load it.
-    from combinators.merging.foreign import is_foreign
-
     if ("foreign", "monoid") not in shaped.known:
         shaped.known["foreign", "monoid"] = is_foreign(monoid)
     return shaped.known["foreign", "monoid"]
@@ -95,27 +96,7 @@ def _arrays(shaped: Shaped, blocks: Sequence[Any]) -> Iterator[Any]:
     return (block for operand, block in pairs if operand.coordinate is None)
 
 
-def _outside(ask: Callable[[], bool]) -> bool:
-    # Few programs have monoids of their own.
-    from concurrent.futures import ThreadPoolExecutor
-
-    from combinators.settings import settings, under
-
-    chosen = settings()
-
-    def asked() -> bool:
-        with under(chosen):
-            return ask()
-
-    # Inside of a `shard_map`, where plans are traced, nothing can be run; another thread is outside.
-    with ThreadPoolExecutor(1) as outside:
-        return outside.submit(asked).result()
-
-
 def _fails(shaped: Shaped, types: Sequence[Struct], claim: str) -> bool:
-    from combinators.claims.merged import Claimed, merges_otherwise
-    from combinators.declared.boxed import Boxed
-
     operation, carrier = shaped.operation, shaped.carrier
     assert operation.monoid is not None
     merge: Callable[[State, State], State] = partial(combine_blocks, operation.monoid, shaped.state_tree, carrier)

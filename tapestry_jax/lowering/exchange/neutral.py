@@ -6,6 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, cast
 
+from combinators.claims import neutral
+from combinators.claims.outside import outside
+from combinators.declared.boxed import Boxed
 from combinators.errors import KernelError, message
 from combinators.kernels.captured import program_at
 from combinators.kernels.reachable import is_library
@@ -82,14 +85,6 @@ def _answers(
 def _ask(
     shaped: Shaped, kernel: Any, blocks: Sequence[Any], dims: Collection[str], sizes: Mapping[str, int]
 ) -> _Answers:
-    # Here, not at the top: few programs declare neutral values, and fill blocks with them.
-    from concurrent.futures import ThreadPoolExecutor
-
-    # As above.
-    from combinators.claims import neutral
-    from combinators.declared.boxed import Boxed
-    from combinators.settings import settings, under
-
     operation = shaped.operation
     assert operation.monoid is not None
     assert operation.pad is not None
@@ -103,13 +98,9 @@ def _ask(
 
     merge = partial(combine_blocks, operation.monoid, shaped.state_tree, shaped.carrier)
     boxed = Boxed(shaped.signature, shaped.sizes, shaped.result_axes, merge, partial(present, shaped), at)
-    chosen = settings()
 
     def ask() -> _Answers:
-        with under(chosen):
-            questions = neutral.changes, neutral.gives_no_identity, neutral.turns_slopes
-            return _Answers(*(question(boxed, values, dims, sizes) for question in questions))
+        questions = neutral.changes, neutral.gives_no_identity, neutral.turns_slopes
+        return _Answers(*(question(boxed, values, dims, sizes) for question in questions))
 
-    # Inside of a `shard_map`, where plans are traced, nothing can be run; another thread is outside.
-    with ThreadPoolExecutor(1) as outside:
-        return outside.submit(ask).result()
+    return outside(ask)

@@ -7,6 +7,10 @@ from typing import Any
 
 import jax
 
+from combinators.claims.outside import outside
+from combinators.claims.standing import gives_otherwise
+from combinators.declared.boxed import plain
+from combinators.declared.runnable import is_large
 from combinators.errors import KernelError, message
 from combinators.kernels.captured import program_at
 from combinators.kernels.kernel import short_name
@@ -57,34 +61,23 @@ def _is_ours(kernel: Any) -> bool:
 
 
 def _differs(shaped: Shaped, entry: Dense, blocks: Sequence[Any], box: Mapping[str, int]) -> bool:
-    # Here, not at the top: few operations have such kernels.
-    from concurrent.futures import ThreadPoolExecutor
-
-    from combinators.claims.standing import gives_otherwise
-    from combinators.declared.runnable import is_large
-    from combinators.settings import settings, under
-
     pairs = zip(shaped.signature.operands, blocks, strict=True)
     types = [Struct(block.shape, block.dtype) for operand, block in pairs if operand.coordinate is None]
-    chosen = settings()
 
     def ask() -> bool:
-        with under(chosen):
-            for sizes in _sizes(shaped, entry, box):
-                structs = block_structs(shaped.signature, types, sizes)
-                if entry.why_not(shaped.operation, structs, ()):
-                    continue
-                own = program_at(_leaves(shaped, shaped.operation.kernel, "state"), structs)
-                other = program_at(_leaves(shaped, entry.kernel, entry.gives), structs)
-                if own is None or other is None or _types(own) != _types(other):
-                    return False  # refused by its shapes and dtypes, where it runs
-                if not is_large(own) and not is_large(other):
-                    return gives_otherwise(shaped.signature, sizes, own, other)
-            return False
+        for sizes in _sizes(shaped, entry, box):
+            structs = block_structs(shaped.signature, types, sizes)
+            if entry.why_not(shaped.operation, structs, ()):
+                continue
+            own = program_at(_leaves(shaped, shaped.operation.kernel, "state"), structs)
+            other = program_at(_leaves(shaped, entry.kernel, entry.gives), structs)
+            if own is None or other is None or _types(own) != _types(other):
+                return False  # refused by its shapes and dtypes, where it runs
+            if not is_large(own) and not is_large(other):
+                return gives_otherwise(shaped.signature, sizes, own, other)
+        return False
 
-    # Inside of a `shard_map`, where plans are traced, nothing can be run; another thread is outside.
-    with ThreadPoolExecutor(1) as outside:
-        return outside.submit(ask).result()
+    return outside(ask)
 
 
 def _types(program: Any) -> list[Any]:
@@ -93,8 +86,6 @@ def _types(program: Any) -> list[Any]:
 
 def _sizes(shaped: Shaped, entry: Dense, box: Mapping[str, int]) -> Iterator[dict[str, int]]:
     """Sizes at which a kernel may stand in: few cells along what it does not need whole, or all of them."""
-    from combinators.declared.boxed import plain
-
     whole = entry.needs_whole(shaped.operation)
     small = plain(shaped.signature)
     yield {dim: min(size, _FEW) if dim in small - whole else size for dim, size in shaped.sizes.items()}

@@ -19,12 +19,13 @@ from tests.contract import assert_contract, assert_holds, assert_same
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((8, 16)).astype(np.float32)
+FAR = X + 100
 ROWS = partial(jnp.sum, axis=1)
 
 
 def _marked(x: Any) -> Any:
-    """A sum that tells itself apart, by a number."""
-    return jnp.sum(x, axis=1) + 1000
+    """A sum that tells itself apart by a number, of operands that no check draws: else plans refuse it."""
+    return jnp.sum(x, axis=1) + jnp.where(jnp.min(x) > 50, 1000.0, 0.0)
 
 
 def _never(x: Any) -> bool:
@@ -32,26 +33,26 @@ def _never(x: Any) -> bool:
 
 
 def _sum(*dense: Any) -> tp.Graph:
-    return tp.trace(tp.Reduce(ROWS, "i k -> i", tp.monoids.Sum, dense=list(dense)), X)
+    return tp.trace(tp.Reduce(ROWS, "i k -> i", tp.monoids.Sum, dense=list(dense)), FAR)
 
 
 def test_a_kernel_for_whole_dimensions_runs_where_they_are_whole(mesh2x4: Any) -> None:
     graph = _sum(tp.Dense(_marked, whole=("i",)))
     for entries, marked in (({"k": "data"}, False), ({"i": "data"}, False), ({}, True)):
         plan = tp.plan(graph, mesh2x4, entries)
-        np.testing.assert_allclose(plan.compile()(X), X.sum(1) + 1000 * marked, rtol=1e-4)
+        np.testing.assert_allclose(plan.compile()(FAR), FAR.sum(1) + 1000 * marked, rtol=1e-4)
         assert ("dense marked" in plan.explain()) is marked
 
 
 def test_a_kernel_for_a_platform_is_chosen_by_the_mesh(mesh8: Any) -> None:
     graph = _sum(tp.Dense(_marked, platforms=("cpu",)), ROWS)
     plan = tp.plan(graph, mesh8, {"i": "data"})
-    np.testing.assert_allclose(plan.compile()(X), X.sum(1) + 1000, rtol=1e-5)
-    np.testing.assert_allclose(graph(X), X.sum(1), rtol=1e-4, err_msg="an unplanned program is the same everywhere")
+    np.testing.assert_allclose(plan.compile()(FAR), FAR.sum(1) + 1000, rtol=1e-5)
+    np.testing.assert_allclose(graph(FAR), FAR.sum(1), rtol=1e-4, err_msg="an unplanned program is the same everywhere")
     assert "dense marked" in plan.explain()
     other = tp.plan(graph, mesh8, {"i": "data"}, platforms="tpu")
     assert "dense sum" in other.explain()
-    np.testing.assert_allclose(other.compile()(X), X.sum(1), rtol=1e-4)
+    np.testing.assert_allclose(other.compile()(FAR), FAR.sum(1), rtol=1e-4)
     abstract = tp.plan(graph, AbstractMesh((8,), ("data",), axis_types=mesh8.axis_types), {"i": "data"})
     assert "dense marked on cpu, else sum" in abstract.explain()
 
@@ -60,17 +61,17 @@ def test_one_program_holds_the_kernels_of_several_platforms(mesh8: Any) -> None:
     graph = _sum(tp.Dense(_marked, platforms=("tpu", "cuda")), tp.Dense(jnp.max, takes=_never), ROWS)
     plan = tp.plan(graph, mesh8, {"i": "data"}, platforms=("cpu", "tpu"))
     assert "dense marked on tpu, else sum" in plan.explain()
-    assert_holds(plan, (X,))
+    assert_holds(plan, (FAR,))
     run, structs = plan.compile(), argument_structs(plan.schedule, mesh8)
     exported = jax.export.export(run.jitted, platforms=("cpu", "tpu"))(*structs)
     assert "1.000000e+03" in exported.mlir_module()
-    np.testing.assert_allclose(exported.call(*plan.put(X)), X.sum(1), rtol=1e-4)
+    np.testing.assert_allclose(exported.call(*plan.put(FAR)), FAR.sum(1), rtol=1e-4)
     # Lowered for one of them it holds that one's kernel alone.
     for platform, marked in (("cpu", False), ("tpu", True)):
         text = run.jitted.trace(*structs).lower(lowering_platforms=(platform,)).as_text()
         assert ("1.000000e+03" in text) is marked
-    mapped = jax.jit(jax.vmap(jax.grad(lambda x: jnp.sum(run(x) ** 2))))(jnp.stack([X, 2 * X]))
-    expected = 2 * np.stack([X, 2 * X]).sum(2, keepdims=True) * np.ones_like(X)
+    mapped = jax.jit(jax.vmap(jax.grad(lambda x: jnp.sum(run(x) ** 2))))(jnp.stack([FAR, 2 * FAR]))
+    expected = 2 * np.stack([FAR, 2 * FAR]).sum(2, keepdims=True) * np.ones_like(FAR)
     np.testing.assert_allclose(mapped, expected, rtol=1e-4)
 
 
