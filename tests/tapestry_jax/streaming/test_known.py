@@ -136,9 +136,16 @@ def test_the_last_shapes_alone_are_known() -> None:
 
 
 # The second is long enough to be reduced in levels, by an operation that JAX is given.
-@pytest.mark.parametrize(("rows", "size"), [(X, 6), (np.ones((2 * 2048, 8), np.float32), 2048)])
-def test_many_jobs_of_one_program_leave_no_objects(rows: np.ndarray, size: int) -> None:
-    program = tp.fold(tp.aggregators.Moments(), "row c -> c")
+@pytest.mark.parametrize(
+    ("aggregator", "rows", "size"),
+    [
+        (tp.aggregators.Mean(), X, 6),
+        (tp.aggregators.Moments(2), np.ones((2 * 2048, 8), np.float32), 2048),
+    ],
+    ids=["short", "long"],
+)
+def test_many_jobs_of_one_program_leave_no_objects(aggregator: Any, rows: np.ndarray, size: int) -> None:
+    program = tp.fold(aggregator, "row c -> c")
     # `PjitParams` is what JAX itself notes of each function that it has traced.
     kinds = ("JaxprEqn", "Job", "PjitParams", "Schedule")
 

@@ -139,6 +139,6 @@ def test_stream_writes_to_sinks(tmp_path: Path) -> None:
 
 
 def test_stream_gives_the_same_bits_again() -> None:
-    job = tp.stream(tp.fold(agg.Moments(), "row c -> c"), {"row": tp.chunks(size=4)}, table())
+    job = tp.stream(tp.fold(agg.Mean(), "row c -> c"), {"row": tp.chunks(size=4)}, table() / 7)
     first, second = jax.tree.leaves(job.run()), jax.tree.leaves(job.run())
     assert all(a.tobytes() == b.tobytes() for a, b in zip(first, second, strict=True))

@@ -200,11 +200,11 @@ def test_a_source_that_changes_while_a_job_begins_is_told(
         job.run()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(("name", "number"), [("moments", signal.SIGINT), ("sums", signal.SIGTERM)])
 def test_a_signal_ends_the_turn_keeps_it_and_frees_the_folder(
-    number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    want, keep = expected("moments", tmp_path), checkpoint.freeze
+    want, keep = expected(name, tmp_path), checkpoint.freeze
     handler = signal.getsignal(signal.SIGTERM)
     signal.signal(signal.SIGTERM, lambda *_: None)
     try:
@@ -218,10 +218,10 @@ def test_a_signal_ends_the_turn_keeps_it_and_frees_the_folder(
 
         monkeypatch.setattr(checkpoint._Keeper, "is_due", is_due)
         with pytest.raises(KeyboardInterrupt if number == signal.SIGINT else SystemExit) as caught:
-            stream("moments", 4, tmp_path, every="1000s").run()
+            stream(name, 4, tmp_path, every="1000s").run()
         assert "run it again" in str(caught.value) if number == signal.SIGINT else caught.value.code == 143  # pyright: ignore[reportAttributeAccessIssue]
         assert keep is checkpoint.freeze and load(tmp_path / "run").position.cells == 20  # pyright: ignore[reportOptionalMemberAccess]
-        assert same(arrays(stream("moments", 4, tmp_path, every="1000s").run()), want)
+        assert same(arrays(stream(name, 4, tmp_path, every="1000s").run()), want)
     finally:
         signal.signal(signal.SIGTERM, handler)
 
