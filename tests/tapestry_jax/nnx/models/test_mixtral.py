@@ -1,4 +1,8 @@
-"""Mixtral: equal to a plain one in jnp in value and gradient, planned and not, and decoding as without a cache."""
+"""Mixtral: equal to a plain one in jnp in value and gradient, planned and not, and decoding as without a cache.
+
+In every run its values and gradients are held on the tensors of a checkpoint, and decoding in other models; here both
+are thorough.
+"""
 
 from __future__ import annotations
 
@@ -116,16 +120,15 @@ def test_a_plan_that_is_found(mesh2x4: Any) -> None:
     assert_same(plan, (nnx.state(model), TOKENS))
 
 
+# Its attention decodes in test_decoding.py, and what layers say beside a cache is held in nnx/attention/test_cache.py.
+@pytest.mark.thorough
 def test_mixtral_decodes_as_without_a_cache() -> None:
     model = model_of()
-    if thoroughly():
-        tokens = np.pad(TOKENS[:2, :4], ((0, 0), (0, 3)))
-        run = tp.trace(model, tokens)
-        for at in range(4, 7):
-            tokens[:, at] = np.argmax(computed(run, nnx.state(model), tokens)[0][:, at - 1], -1)
-        np.testing.assert_array_equal(generate(model, TOKENS[:2, :4], 3), tokens[:, 4:])
-        return
-    # How tokens follow from logits is the same for all models, and held in test_decoding.py.
+    tokens = np.pad(TOKENS[:2, :4], ((0, 0), (0, 3)))
+    run = tp.trace(model, tokens)
+    for at in range(4, 7):
+        tokens[:, at] = np.argmax(computed(run, nnx.state(model), tokens)[0][:, at - 1], -1)
+    np.testing.assert_array_equal(generate(model, TOKENS[:2, :4], 3), tokens[:, 4:])
     decoder, tokens = tp.nnx.with_cache(model, 2, 6), TOKENS[:2]
     state, found = nnx.state(decoder), []
     for part in (tokens[:, :5], tokens[:, 5:]):
