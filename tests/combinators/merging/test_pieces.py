@@ -43,9 +43,10 @@ def loops(function, *args, platform="cpu"):
     return jax.jit(function).trace(*args).lower(lowering_platforms=(platform,)).as_text().count("stablehlo.while")
 
 
-@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
-def test_pieces_give_what_numpy_gives(shape):
-    x = normal(*shape)
+# A rest of any size is one.
+@pytest.mark.parametrize("name", but(SHAPES, "nearly five"))
+def test_pieces_give_what_numpy_gives(name):
+    x = normal(*SHAPES[name])
     assert loops(FIVE.lift_many, x) == 1
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, rtol=3e-5, atol=3e-5), in_numpy(FIVE.run)(x), FIVE.reference(x)
