@@ -23,8 +23,18 @@ DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs
 DOCUMENTS += sorted((ROOT / "docs" / "tutorials").glob("*.md"))
 # Each compiles or searches for two seconds and more, or starts workers, as streaming/cluster does in every run.
 LONG = (
-    *("decode.md", "jobs.md", "lift.md", "nnx.md", "plans.md", "search.md", "streams.md", "train.md"),
-    "write_your_own_monoid.md",
+    *(
+        "aggregators.md",
+        "decode.md",
+        "fabric.md",
+        "jobs.md",
+        "lift.md",
+        "nnx.md",
+        "physics.md",
+        "plans.md",
+        "search.md",
+    ),
+    *("streams.md", "train.md", "with-jax.md", "write_your_own_monoid.md"),
 )
 
 BLOCK = re.compile(r"^```python[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
