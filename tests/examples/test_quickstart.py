@@ -1,7 +1,8 @@
 """The quickstart as its reader runs it, with a model small enough to compile in seconds.
 
-It runs as a script in the process of the tests, which has imported already what takes the quickstart seconds. Thorough:
-where it trains first, on one device, and what ends with an error, in processes of their own.
+It runs as a script in the process of the tests, which has imported already what takes the quickstart seconds. Resumed
+it is asked for the batches that come next. Thorough: the losses of a run that nothing interrupts, on eight devices and
+on one; and where it trains first and what ends with an error, in processes of their own.
 """
 
 from __future__ import annotations
@@ -42,7 +43,13 @@ def quickstart(*arguments: Any) -> SimpleNamespace:
 
 
 @pytest.fixture(scope="module")
-def main() -> Iterator[Any]:
+def asked() -> list[int]:
+    """The steps of which the quickstart has trained on a batch."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def main(asked: list[int]) -> Iterator[Any]:
     """The quickstart as a function of its arguments that gives what it prints; the mesh is one of the eight devices."""
     device = jax.config.jax_default_device
 
@@ -60,8 +67,15 @@ def main() -> Iterator[Any]:
             text = whole()
             return replace(text, train=text.train[:400_000], held_out=text.held_out[:40_000])
 
+        batch = load("text").training_batch
+
+        def training_batch(*given: Any) -> Any:
+            asked.append(given[-1])
+            return batch(*given)
+
         for name in ("text", "training"):
             patch.setattr(load(name), "standard_library", read)
+        patch.setattr(load("text"), "training_batch", training_batch)
         yield printed
     jax.config.update("jax_default_device", device)
 
@@ -80,6 +94,17 @@ def three_steps(main: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pa
     done = quickstart("--steps", 3, "--out", out)
     assert done.code == 0, done.err
     return out, done.out
+
+
+@pytest.fixture(scope="module")
+def resumed_on_a_row(
+    main: Any, asked: list[int], three_steps: tuple[Path, str], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, str, list[int]]:
+    """Two steps behind three on another mesh, and the steps of which it has trained on a batch."""
+    out = tmp_path_factory.mktemp("row")
+    shutil.copytree(three_steps[0] / "checkpoint", out / "checkpoint")
+    asked.clear()
+    return out, main("--steps", 5, "--resume", "--out", out, "--mesh", "data=8"), [*asked]
 
 
 @pytest.fixture(scope="module")
@@ -122,26 +147,42 @@ def test_quickstart_writes_curve_plan_and_checkpoint(three_steps: tuple[Path, st
     assert [step for step, _ in losses(out, 3)] == [3]
 
 
-def test_quickstart_mesh_option_makes_that_mesh(five_steps_on_a_row: tuple[Path, str]) -> None:
-    assert "mesh: data=8 cpu devices" in five_steps_on_a_row[1]
-    assert "model:" not in five_steps_on_a_row[1].split("operation ")[0].split("inputs:")[1]
+def test_quickstart_mesh_option_makes_that_mesh(resumed_on_a_row: tuple[Path, str, list[int]]) -> None:
+    _, printed, _ = resumed_on_a_row
+    assert "mesh: data=8 cpu devices" in printed
+    assert "model:" not in printed.split("operation ")[0].split("inputs:")[1]
 
 
-@pytest.mark.parametrize("devices", [8, pytest.param(1, marks=pytest.mark.thorough)])
-def test_quickstart_resumed_on_other_devices_gives_the_losses_of_an_uninterrupted_run(
-    devices: int, main: Any, three_steps: tuple[Path, str], five_steps_on_a_row: tuple[Path, str], tmp_path: Path
+def test_quickstart_resumed_on_another_mesh_trains_on_the_batches_that_come_next(
+    three_steps: tuple[Path, str], resumed_on_a_row: tuple[Path, str, list[int]]
 ) -> None:
-    shutil.copytree(three_steps[0] / "checkpoint", tmp_path / "checkpoint")
-    resume = "--steps", 5, "--resume", "--out", tmp_path
-    if devices == 8:
-        printed = main(*resume, "--mesh", "data=8")
-    else:
-        done = quickstart(*resume, "--devices", 1)
+    out, printed, trained = resumed_on_a_row
+    assert "resumed from step 3" in printed and trained == [3, 4]
+    first, then = losses(out, 5)
+    assert [first] == losses(three_steps[0], 3) and (first[0], then[0]) == (3, 5)
+    assert 5 < then[1] < 7.5
+
+
+# That what is restored goes on bit by bit, and on another mesh, is asked in nnx/training/saving/test_saved.py.
+@pytest.mark.thorough
+@pytest.mark.parametrize("devices", [8, 1])
+def test_quickstart_resumed_on_other_devices_gives_the_losses_of_an_uninterrupted_run(
+    devices: int,
+    three_steps: tuple[Path, str],
+    resumed_on_a_row: tuple[Path, str, list[int]],
+    five_steps_on_a_row: tuple[Path, str],
+    tmp_path: Path,
+) -> None:
+    out, printed, _ = resumed_on_a_row
+    if devices == 1:
+        out = tmp_path
+        shutil.copytree(three_steps[0] / "checkpoint", out / "checkpoint")
+        done = quickstart("--steps", 5, "--resume", "--out", out, "--devices", 1)
         assert done.code == 0, done.err
         printed = done.out
         assert "communication with gradients: 0 collectives" in printed
     assert "resumed from step 3" in printed
-    first, then = losses(tmp_path, 5)
+    first, then = losses(out, 5)
     ((until, whole),) = losses(five_steps_on_a_row[0], 5)
     assert [first] == losses(three_steps[0], 3) and (first[0], then[0], until) == (3, 5, 5)
     assert (3 * first[1] + 2 * then[1]) / 5 == pytest.approx(whole, abs=1e-3)
