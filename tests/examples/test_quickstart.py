@@ -65,6 +65,8 @@ def main(asked: list[int]) -> Iterator[Any]:
 
         def read() -> Any:
             text = whole()
+            if thoroughly():  # a process of its own trains on all of it, and its checkpoint belongs to that text
+                return text
             return replace(text, train=text.train[:400_000], held_out=text.held_out[:40_000])
 
         batch = load("text").training_batch
