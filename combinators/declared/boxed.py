@@ -48,6 +48,11 @@ _EFFORT = 1 << 18
 # Of fewer numbers than these more are drawn, so often at most.
 _FEW, _ROUNDS = 8, 4
 
+# From one sharding to another.
+_MOVES = frozenset(
+    "pcast pvary reduced_vary_cast reduced_vary_cast_p reshard sharding_constraint vary_unreduced_cast "
+    "vary_unreduced_cast_p".split()
+)
 # The parts of aggregators that are written for a cell.
 _OF_CELLS = frozenset(("lift", "monoid", "present", "reference"))
 # In a kernel of ours, which says to which cells they are applied.
@@ -354,16 +359,21 @@ def _alike_but_sizes(program: Any, other: Any) -> bool:
 def _tokens(program: Any, *, on_mesh: bool = True) -> Iterator[tuple[bool, Any]]:
     """A program, one after the other: whether it is a size that may follow from the operands, and what it is.
 
-    Without `on_mesh` the mesh is left out that JAX writes down beside each choice, inside of a `shard_map`.
+    Without `on_mesh` what JAX writes down of the mesh inside of a `shard_map` is left out: beside choices, and as moves
+    from one sharding to another, which give their operand.
     """
     jaxpr = getattr(program, "jaxpr", program)
     yield from ((False, _constant(value)) for value in getattr(program, "consts", ()))
-    places = {atom: place for place, atom in enumerate((*jaxpr.constvars, *jaxpr.invars))}
+    places: dict[Any, Any] = {atom: place for place, atom in enumerate((*jaxpr.constvars, *jaxpr.invars))}
+    numbers = itertools.count(len(places))
 
     def named(atom: Any) -> Any:
         return f"{atom.val}" if is_literal(atom) else places.get(atom)
 
     for equation in jaxpr.eqns:
+        if not on_mesh and _gives_its_operand(equation):
+            places[equation.outvars[0]] = named(equation.invars[0])
+            continue
         yield False, (equation.primitive.name, *map(named, equation.invars))
         for key, value in sorted(equation.params.items()):
             if not on_mesh and ("mesh" in key or "sharding" in key):
@@ -373,8 +383,15 @@ def _tokens(program: Any, *, on_mesh: bool = True) -> Iterator[tuple[bool, Any]]
                     yield from _tokens(part, on_mesh=on_mesh)
                 elif not callable(part) and " at 0x" not in (text := repr(part)):
                     yield key in _SHAPES, part if isinstance(part, int) else text
-        places.update((out, len(places) + number) for number, out in enumerate(equation.outvars))
+        places.update((out, next(numbers)) for out in equation.outvars)
     yield False, tuple(map(named, jaxpr.outvars))
+
+
+def _gives_its_operand(equation: Any) -> bool:
+    name = equation.primitive.name
+    if name == "reshape":
+        return equation.invars[0].aval.shape == equation.outvars[0].aval.shape
+    return name in _MOVES
 
 
 def _flat(value: Any) -> Iterator[Any]:
