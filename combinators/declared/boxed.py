@@ -49,10 +49,7 @@ _EFFORT = 1 << 18
 _FEW, _ROUNDS = 8, 4
 
 # From one sharding to another.
-_MOVES = frozenset(
-    "pcast pvary reduced_vary_cast reduced_vary_cast_p reshard sharding_constraint vary_unreduced_cast "
-    "vary_unreduced_cast_p".split()
-)
+_MOVES = frozenset(("pcast", "pvary", "reduced_vary_cast", "reshard", "sharding_constraint", "vary_unreduced_cast"))
 # The parts of aggregators that are written for a cell.
 _OF_CELLS = frozenset(("lift", "monoid", "present", "reference"))
 # In a kernel of ours, which says to which cells they are applied.
@@ -391,7 +388,7 @@ def _gives_its_operand(equation: Any) -> bool:
     name = equation.primitive.name
     if name == "reshape":
         return equation.invars[0].aval.shape == equation.outvars[0].aval.shape
-    return name in _MOVES
+    return name.removesuffix("_p") in _MOVES
 
 
 def _flat(value: Any) -> Iterator[Any]:
