@@ -13,7 +13,7 @@ import pytest
 from benchmarks.lines import page
 from benchmarks.lines.count import Count, count
 
-QUICK = {"dropout", "heat", "kmeans"}
+QUICK = {"heat", "kmeans"}
 """Those that compile little; the others are compared in thorough runs."""
 
 

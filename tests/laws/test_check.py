@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import laws
 import tapestry_jax as tp
 from tests.quickly import PROCESS
-from tests.thoroughly import thoroughly
+from tests.thoroughly import some, thoroughly
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -37,14 +37,23 @@ class TestMany:
 """
 
 
-def test_check_makes_one_test_a_law(tmp_path):
-    some = None if thoroughly() else ["associativity", "inverse"]
-    (tmp_path / "test_users.py").write_text(MODULE.replace("{some}", repr(some)))
-    command = [sys.executable, "-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", f"--rootdir={tmp_path}", "."]
-    environment = {**PROCESS, "XLA_FLAGS": os.environ["XLA_FLAGS"], "PYTHONPATH": str(ROOT), "PATH": ""}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
-    lines = done.stdout.splitlines()
-    assert "PASSED test_users.py::test_plus[Plus-associativity]" in lines, done.stdout + done.stderr
+def test_check_makes_one_test_a_law(tmp_path, monkeypatch, capfd):
+    some_laws = None if thoroughly() else ["associativity", "inverse"]
+    (tmp_path / "test_users.py").write_text(MODULE.replace("{some}", repr(some_laws)))
+    words = ["-q", "-rA", "-p", "no:cacheprovider", f"--rootdir={tmp_path}"]
+    if thoroughly():
+        command = [sys.executable, "-m", "pytest", *words, "."]
+        environment = {**PROCESS, "XLA_FLAGS": os.environ["XLA_FLAGS"], "PYTHONPATH": str(ROOT), "PATH": ""}
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+        out, err = done.stdout, done.stderr
+    else:
+        # As its own run of pytest in this process, which has imported everything; nothing of the test around is told.
+        monkeypatch.delenv("PYTEST_CURRENT_TEST")
+        monkeypatch.chdir(tmp_path)
+        pytest.main([*words, "-p", "no:xdist", "-p", "no:faulthandler", "--import-mode=importlib", "."])
+        out, err = capfd.readouterr()
+    lines = out.splitlines()
+    assert "PASSED test_users.py::test_plus[Plus-associativity]" in lines, out + err
     assert "PASSED test_users.py::TestMany::test_max[Max-associativity]" in lines
     assert any(re.search(r"SKIPPED.*not checked: `Plus` does not declare inverse", line) for line in lines)
     assert any(line.startswith("FAILED test_users.py::test_halving[Halving-associativity]") for line in lines)
@@ -120,11 +129,12 @@ def test_states_have_to_be_made_somehow():
 def test_values_may_be_listed_or_drawn():
     pairs = tp.Monoid(0, lambda a, b: (a[0] + b[0], a[1] + b[1]), commutative=True, name="Pairs")
     listed = [(np.float32(1), np.int32(2)), (np.float32(-3), np.int32(0))]
-    assert (
-        "monoid.commutativity" in laws.assert_lawful(pairs, values=listed, laws=["commutativity", "associativity"]).held
-    )
+    both = ["commutativity", "associativity"]
+    assert "monoid.commutativity" in laws.assert_lawful(pairs, values=listed, laws=both, examples=some(30)).held
     drawn = st.tuples(st.integers(-3, 3).map(np.float32), st.integers(0, 5).map(np.int32))
-    assert "monoid.associativity" in laws.assert_lawful(pairs, values=drawn, laws="associativity").held
+    assert (
+        "monoid.associativity" in laws.assert_lawful(pairs, values=drawn, laws="associativity", examples=some(30)).held
+    )
     first = tp.Monoid(0, lambda a, b: a, name="First")
     with pytest.raises(laws.LawError, match=r"value\("):
         laws.assert_lawful(first, values=drawn, laws="left_identity")

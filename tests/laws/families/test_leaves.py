@@ -1,4 +1,7 @@
-"""Maps, folds and scans have their laws, and every law refuses a planted mutant."""
+"""Maps, folds and scans have their laws, and every law refuses a planted mutant.
+
+Thorough: more lawful leaves, whose kinds are among the others.
+"""
 
 from __future__ import annotations
 
@@ -211,7 +214,8 @@ MUTANTS = {
 STATES = ("causal attention", "moments")
 # Scans and products of several are among the others; that random numbers are those of their cells is asked of dropout
 # in shipped_pieces/test_footprint.py.
-ALIKE = ("einsum", "exclusive from the end", "dropout")
+# Softmax is asked below, at types of its own.
+ALIKE = ("einsum", "exclusive from the end", "dropout", "cumsum", "softmax")
 
 
 @pytest.mark.parametrize(

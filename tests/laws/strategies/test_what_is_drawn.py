@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import laws
 import tapestry_jax as tp
+from tests.thoroughly import some
 
 F32, I32 = jax.ShapeDtypeStruct((), jnp.float32), jax.ShapeDtypeStruct((), jnp.int32)
 FEW = settings(max_examples=25, suppress_health_check=list(hypothesis.HealthCheck), derandomize=True, database=None)
@@ -61,12 +62,14 @@ def test_constraint_makes_a_piece_lawful():
     with pytest.raises(laws.LawError, match="identity"):
         laws.assert_lawful(norm, types=[F32], laws=["left_identity"])
     positive = laws.values(F32, min=0, max=100)
-    assert laws.assert_lawful(norm, values=positive, laws=["left_identity", "commutativity"]).held
+    asked = ["left_identity", "commutativity"]
+    assert laws.assert_lawful(norm, values=positive, laws=asked, examples=some(30)).held
 
 
 def test_values_are_lifted_where_there_is_a_lift():
     aggregator = tp.Aggregator(lambda x: jnp.log(x), tp.monoids.Sum, jnp.exp, name="Product by logarithms")
-    report = laws.assert_lawful(aggregator, values=laws.values(F32, min=1, max=4), laws=["chunks", "associativity"])
+    between, asked = laws.values(F32, min=1, max=4), ["chunks", "associativity"]
+    report = laws.assert_lawful(aggregator, values=between, laws=asked, examples=some(30))
     assert set(report.held) == {"aggregator.chunks", "monoid.associativity"}
     broken = tp.Monoid(0.0, lambda a, b: a - b, name="Difference")
     with pytest.raises(laws.LawError, match=r"a = lift\("):
@@ -78,7 +81,7 @@ def test_operands_of_arrows_are_drawn_from_values():
     table = jax.ShapeDtypeStruct((6, 2), jnp.float32)
     rows = jax.ShapeDtypeStruct((3,), jnp.int32)
     drawn = st.tuples(laws.values(table), laws.values(rows, min=0, max=5))
-    assert "map.footprint" in laws.assert_lawful(lookup, [table, rows], values=drawn, examples=5).held
+    assert "map.footprint" in laws.assert_lawful(lookup, [table, rows], values=drawn, examples=some(9)).held
     wrong = tp.Map(lambda table, row: table[row] + jnp.max(row), "[v] e, b -> b e", name="looks aside")
     with pytest.raises(laws.LawError, match=r"operands = \[\[") as caught:
         laws.assert_lawful(wrong, [table, rows], values=drawn, laws="map.split", shrink=False)

@@ -1,4 +1,8 @@
-"""The contract on loops: stacked layers and iterated steps, whose collectives run once a turn."""
+"""The contract on loops: stacked layers and iterated steps, whose collectives run once a turn.
+
+Thorough: even sizes, and stacked layers over two mesh axes; in every run an iterated step lies over both, and layers
+are stacked in two plans of one axis, in test_remat_scopes.py over both.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +45,7 @@ def arguments(batch, width):
     ("sizes", "entries"),
     [
         pytest.param((8, 8), {"b": "data", "f": "model"}, marks=pytest.mark.thorough),
-        ((5, 6), {"b": "data", "f": "model"}),
+        pytest.param((5, 6), {"b": "data", "f": "model"}, marks=pytest.mark.thorough),
         pytest.param((5, 6), {"e": "model", "g": "model"}, marks=pytest.mark.thorough),
     ],
     ids=str,

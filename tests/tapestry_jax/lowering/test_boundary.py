@@ -119,13 +119,23 @@ PLANS = {
         {"inputs": {"up": {"mlp": tp.padded("model")}, "x": {"batch": tp.padded("data")}}},
     ),
     "padded otherwise than read": (mlp, ARGS, ENTRIES, {"inputs": {"up": {"embed": tp.padded("model", "data")}}}),
+    "padded both": (
+        mlp,
+        ARGS,
+        ENTRIES,
+        {
+            "inputs": {"up": {"mlp": tp.padded("model")}, "x": {"batch": tp.padded("data")}},
+            "outputs": {"y": {"batch": tp.padded("data"), "out": tp.padded("model")}},
+        },
+    ),
     "padded results": (mlp, ARGS, ENTRIES, {"outputs": {"y": {"batch": tp.padded("data"), "out": tp.padded("model")}}}),
 }
 NAMES = {"prefix that stays": "row col, row", "repetition": "row col, col"}
 
 
-# Cut twice is the same plan on a mesh with explicit axes, in test_transformations.py.
-@pytest.mark.parametrize("case", but(PLANS, "cut twice"))
+# Cut twice is the same plan on a mesh with explicit axes, in test_transformations.py. Arguments and results in padded
+# pieces are in one plan in every run, and a prefix that stays is the one that moves more.
+@pytest.mark.parametrize("case", but(PLANS, "cut twice", "padded arguments", "padded results", "prefix"))
 def test_everything_at_the_boundary_is_predicted(mesh2x4, case, capfd):
     program, args, entries, stored = PLANS[case]
     types = named(NAMES[case], *args) if case in NAMES else args

@@ -20,9 +20,18 @@ def load() -> Iterator[Any]:
         yield load
 
 
-# Their folds, scans, rings and halos are among the others and in lowered/test_cells.py, a loss over a cut vocabulary in
-# contract/test_folds.py.
-THOROUGH = ("cross_entropy", "flash_attention", "parallel_scan", "megatron", "stencil", "ring_attention", "batch_norm")
+# Their folds, scans, rings and halos are among the others and in lowered/test_cells.py, gradients over the batch in
+# fsdp, a loss over a cut vocabulary in contract/test_folds.py.
+THOROUGH = (
+    "cross_entropy",
+    "data_parallelism",
+    "flash_attention",
+    "parallel_scan",
+    "megatron",
+    "stencil",
+    "ring_attention",
+    "batch_norm",
+)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,7 @@
-"""Kernels whose derivative is infinite on windows of padding: gradients are those of the program without a plan."""
+"""Kernels whose derivative is infinite on windows of padding: gradients are those of the program without a plan.
+
+Thorough: plans and kernels of which another is asked in every run, even sizes, and more aggregators.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from tapestry_jax.lowering.padding.level import is_level
 from tapestry_jax.planning.geometry.layout import Cut, Window
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 from tests.simulated.evaluate import simulated
-from tests.thoroughly import thoroughly
+from tests.thoroughly import but, thoroughly
 
 Program = Callable[..., Any]
 
@@ -65,7 +68,11 @@ def test_windows_are_read_where_the_program_has_some(mode: str, size: int, mesh:
     _agrees(lambda s, x: _change(mode)(_SCALE(s, x)), size, mesh, {"y": "a"})
 
 
-@pytest.mark.parametrize("entry", [("a", tp.chunks(2)), tp.striped("a"), ("a", "b"), tp.chunks(size=2)])
+# Chunks on one device are chunks on several.
+@pytest.mark.parametrize(
+    "entry",
+    [("a", tp.chunks(2)), tp.striped("a"), ("a", "b"), pytest.param(tp.chunks(size=2), marks=pytest.mark.thorough)],
+)
 def test_chunks_stripes_and_several_axes_read_what_there_is(entry: Any) -> None:
     _agrees(lambda s, x: _change()(_SCALE(s, x)), 10, {"a": 2, "b": 2}, {"y": entry})
 
@@ -91,7 +98,11 @@ _doubled.defvjp(lambda x: (x * 2, x), _pulled)
 
 @pytest.mark.parametrize(
     ("mesh", "entries"),
-    [({"a": 8}, {"y": "a"}), ({"a": 1}, {"y": tp.chunks(3)}), ({"a": 2}, {"y": ("a", tp.chunks(3))})],
+    [
+        ({"a": 8}, {"y": "a"}),
+        pytest.param({"a": 1}, {"y": tp.chunks(3)}, marks=pytest.mark.thorough),
+        ({"a": 2}, {"y": ("a", tp.chunks(3))}),
+    ],
 )
 def test_a_derivative_that_makes_something_of_nothing_meets_no_padding(mesh: Any, entries: Any) -> None:
     _agrees(lambda s, x: tp.Map(_doubled)(_SCALE(s, x)), 7, mesh, entries)
@@ -150,7 +161,8 @@ def _from_table(x: Any) -> Any:
     return jnp.stack([jnp.float32(1.0), jnp.float32(jnp.inf)])[(x[1:] == x[:-1]).astype(jnp.int32)] * x[1:]
 
 
-@pytest.mark.parametrize("kernel", [_looked_up, _weighed, _from_table])
+# A constant of a table is read off the program below.
+@pytest.mark.parametrize("kernel", but([_looked_up, _weighed, _from_table], _from_table))
 def test_infinite_slopes_come_from_constants_and_from_rows_outside_of_a_table_too(kernel: Any) -> None:
     slopes = tp.Map(kernel, "(y+[dy]) -> y", sizes={"dy": 2})
     _agrees(lambda s, x: slopes(_SCALE(s, x)), 10, {"a": 2}, {"y": ("a", tp.chunks(2))})
@@ -199,7 +211,9 @@ def test_folds_of_windows_read_what_there_is() -> None:
     _agrees(program, 8, {"a": 2, "b": 3}, {"y": "b", "c": "a"}, channels=3)
 
 
-@pytest.mark.parametrize(("size", "mode"), [(8, "zero"), (11, "zero"), (11, "periodic")])
+@pytest.mark.parametrize(
+    ("size", "mode"), [pytest.param(8, "zero", marks=pytest.mark.thorough), (11, "zero"), (11, "periodic")]
+)
 def test_indices_computed_again_before_the_first_and_behind_the_last_are_none(size: int, mode: str) -> None:
     # Those round the end of a periodic axis are indices, and stay.
     centred = tp.Map(

@@ -123,12 +123,13 @@ def pipelines(schedule: Any) -> Iterator[Region]:
             {"layer": ("model", "data"), "batch": tp.chunks(5)},
             marks=pytest.mark.thorough,
         ),
-        # A level of its own inside every layer.
-        (
+        # A level of its own inside every layer, as folds of chunks are below.
+        pytest.param(
             transformer,
             draw((4, 6, 8), (4, 8, 2, 4), (4, 2, 4, 8)),
             {"data": 2, "stage": 4},
             {"layer": "stage", "batch": tp.chunks(4), "seq": "data", "keys": tp.chunks(2)},
+            marks=pytest.mark.thorough,
         ),
         (
             normed,

@@ -141,7 +141,7 @@ def test_a_curvature_is_that_of_the_program() -> None:
     _assert_close(ours, whole)
 
 
-@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, pytest.param(jnp.float16, marks=pytest.mark.thorough)])
 def test_short_floats_have_the_gradients_of_the_program(dtype: Any) -> None:
     graph, arrays = _graph(MEAN, dtype=dtype), _arrays(dtype=dtype)
     run = _plan(graph, tp.chunks(4)).compile()

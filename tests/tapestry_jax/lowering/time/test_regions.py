@@ -1,4 +1,8 @@
-"""Chunks in time and rings: planned is unplanned, and what is sent is what was predicted."""
+"""Chunks in time and rings: planned is unplanned, and what is sent is what was predicted.
+
+Thorough: more plans of the same loops, folds round a ring, which test_rings.py turns in every run, and the derivatives
+of attention in chunks, whose framed state is differentiated twice in test_transformations.py.
+"""
 
 from __future__ import annotations
 
@@ -122,7 +126,10 @@ def test_chunks_hold(program: Any, args: list[Any], entries: dict[str, Any], mes
     assert_holds(tp.plan(tp.trace(program, *args), mesh2x4, entries), args)
 
 
-@pytest.mark.parametrize("entry", [{"i": "data", "n": tp.ring("data")}, {"i": "data", "k": tp.ring("data")}])
+COLUMNS, ROWS = {"i": "data", "n": tp.ring("data")}, {"i": "data", "k": tp.ring("data")}
+
+
+@pytest.mark.parametrize("entry", but([COLUMNS, ROWS], ROWS))
 def test_a_collective_matmul_is_a_ring(entry: dict[str, Any], mesh8: Any) -> None:
     args = draw((13, 9), (9, 11))
     program = tp.program("i k, k n -> i n")(lambda a, b: matmul(a, b))
@@ -177,6 +184,7 @@ def test_gradients_of_shared_weights_are_summed_over_the_mesh_once(mesh2x4: Any)
     assert [(each.kind, each.times) for each in plan.collectives(grad=True)] == [("all-reduce", 1)]
 
 
+@pytest.mark.thorough
 def test_forward_derivatives_and_vmap(mesh8: Any) -> None:
     args = draw((2, 4, 1, 3), (2, 6, 1, 3), (2, 6, 1, 3))
     graph = tp.trace(attend, *args)
