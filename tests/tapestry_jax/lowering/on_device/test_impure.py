@@ -100,7 +100,8 @@ def planned(kernel: Any) -> Any:
 
 @pytest.mark.parametrize("name", IMPURE)
 def test_what_is_no_function_of_its_operands_is_refused_where_it_is_cut(name: str) -> None:
-    with pytest.raises(tp.KernelError, match="is no function of its operands"):
+    # What a program reads of a counter has changed since it was traced, where JAX traces it once more in between.
+    with pytest.raises(tp.KernelError, match="is no function of its operands|reads what has changed"):
         planned(IMPURE[name])
 
 
