@@ -56,6 +56,11 @@ FALSE: dict[str, tuple[Any, Any, str]] = {
     "half of both": (tp.scan(folded(HALF), SCANNED, over="t"), "d", "is not associative"),
     "in chunks": (tp.Scan(HALF, SCANNED, over="t"), tp.chunks(3), "is not associative"),
     "JAX's difference": (tp.Scan(tp.Monoid(0.0, jnp.subtract), SCANNED, over="t"), "d", "is not associative"),
+    "the other way round": (
+        tp.Scan(tp.monoids.dual(tp.Monoid(0.0, jnp.subtract)), SCANNED, over="t"),
+        "d",
+        "is not associative",
+    ),
     "a sum that stops": (tp.Scan(CAPPED, SCANNED, over="t"), "d", "is not associative"),
     "beside another": (
         tp.scan(tp.Aggregator(lambda x: (x, x), tp.monoids.Sum & HALF, lambda s: s[1]), SCANNED, over="t"),
