@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
 
 from combinators.merging.leafwise import is_lawful
 from combinators.merging.monoid import Monoid
+
+# As monoids, and what makes one of another, name the functions by which they merge.
+_COMBINES = ("combine", "combines", "function", "summary", "at", "express", "restore")
 
 
 def is_foreign(monoid: Monoid) -> bool:
@@ -18,20 +21,17 @@ def is_foreign(monoid: Monoid) -> bool:
     # Here, not at the top: few programs ask, and a library that is imported need not load it.
     from combinators.declared.boxed import holds_code
 
-    return any(
-        (not is_lawful(each.combine) and holds_code(each.combine)[0])
-        or (each.frame is not None and holds_code(each.frame)[0])
-        for each in _inside(monoid)
-    )
+    return any(not is_lawful(each) and holds_code(each)[0] for each in _merging(monoid))
 
 
-def _inside(value: Any) -> Iterator[Monoid]:
-    """The monoids that something is made of, itself included."""
-    if isinstance(value, Monoid):
-        yield value
+def _merging(value: Any, name: str = "monoid") -> Iterator[Any]:
+    """What merges inside of something: the functions that it holds as `combine`, and frames."""
     if isinstance(value, (tuple, list)):
-        for part in value:
-            yield from _inside(part)
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        for part in cast("Sequence[Any]", value):
+            yield from _merging(part, name)
+        return
+    if name in _COMBINES and callable(value):
+        yield value
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
         for field in dataclasses.fields(value):
-            yield from _inside(getattr(value, field.name))
+            yield from _merging(getattr(value, field.name), field.name)
