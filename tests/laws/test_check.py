@@ -130,10 +130,10 @@ def test_values_may_be_listed_or_drawn():
     pairs = tp.Monoid(0, lambda a, b: (a[0] + b[0], a[1] + b[1]), commutative=True, name="Pairs")
     listed = [(np.float32(1), np.int32(2)), (np.float32(-3), np.int32(0))]
     both = ["commutativity", "associativity"]
-    assert "monoid.commutativity" in laws.assert_lawful(pairs, values=listed, laws=both, examples=some(30)).held
+    assert "monoid.commutativity" in laws.assert_lawful(pairs, values=listed, laws=both, examples=some(50)).held
     drawn = st.tuples(st.integers(-3, 3).map(np.float32), st.integers(0, 5).map(np.int32))
     assert (
-        "monoid.associativity" in laws.assert_lawful(pairs, values=drawn, laws="associativity", examples=some(30)).held
+        "monoid.associativity" in laws.assert_lawful(pairs, values=drawn, laws="associativity", examples=some(50)).held
     )
     first = tp.Monoid(0, lambda a, b: a, name="First")
     with pytest.raises(laws.LawError, match=r"value\("):

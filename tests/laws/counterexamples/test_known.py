@@ -28,7 +28,7 @@ def token_of(piece, law, **options):
 
 def test_known_failure_is_no_failure():
     known = laws.known_failing(RIGHT, "no flag", counterexample=token_of(LAST, RIGHT))
-    report = laws.assert_lawful(LAST, laws=["right_identity", "associativity"], examples=some(30), known=[known])
+    report = laws.assert_lawful(LAST, laws=["right_identity", "associativity"], examples=some(50), known=[known])
     assert report.known == {RIGHT: "no flag"}
     assert report.held == ("monoid.associativity",)
     assert f"failing as known: 1\n  {RIGHT} (no flag)" in report.summary
@@ -36,8 +36,8 @@ def test_known_failure_is_no_failure():
 
 def test_known_failure_that_is_given_with_a_piece_waits_until_its_law_is_asked_for():
     piece = laws.given(LAST, known=[laws.known_failing(RIGHT, "no flag")])
-    assert laws.assert_lawful(piece, laws="associativity", examples=some(30)).held == ("monoid.associativity",)
-    assert laws.assert_lawful(piece, laws=["right_identity", "associativity"], examples=some(30)).known == {
+    assert laws.assert_lawful(piece, laws="associativity", examples=some(50)).held == ("monoid.associativity",)
+    assert laws.assert_lawful(piece, laws=["right_identity", "associativity"], examples=some(50)).known == {
         RIGHT: "no flag"
     }
     with pytest.raises(laws.LawError, match="which is not checked here"):

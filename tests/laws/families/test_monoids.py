@@ -182,7 +182,7 @@ def test_half_precision_is_judged_by_its_own_rounding():
     half = jax.ShapeDtypeStruct((3,), jnp.bfloat16)
     assert (
         "monoid.associativity"
-        in laws.assert_lawful(monoids.Sum, types=[half], laws="associativity", examples=some(30)).held
+        in laws.assert_lawful(monoids.Sum, types=[half], laws="associativity", examples=some(50)).held
     )
 
 
@@ -208,7 +208,7 @@ def test_identity_law_sees_both_sides():
 def test_frame_law_alone_misses_a_frame_that_forgets_its_reference():
     forgets = framed({"restore": forgetful}, monoids.Moments)
     report = laws.assert_lawful(
-        forgets, lift=lambda x: (jnp.ones((), jnp.int32), x, x * 0), laws="monoid.frame", examples=some(30)
+        forgets, lift=lambda x: (jnp.ones((), jnp.int32), x, x * 0), laws="monoid.frame", examples=some(50)
     )
     assert report.held == ("monoid.frame",)
 

@@ -63,13 +63,13 @@ def test_constraint_makes_a_piece_lawful():
         laws.assert_lawful(norm, types=[F32], laws=["left_identity"])
     positive = laws.values(F32, min=0, max=100)
     asked = ["left_identity", "commutativity"]
-    assert laws.assert_lawful(norm, values=positive, laws=asked, examples=some(30)).held
+    assert laws.assert_lawful(norm, values=positive, laws=asked, examples=some(50)).held
 
 
 def test_values_are_lifted_where_there_is_a_lift():
     aggregator = tp.Aggregator(lambda x: jnp.log(x), tp.monoids.Sum, jnp.exp, name="Product by logarithms")
     between, asked = laws.values(F32, min=1, max=4), ["chunks", "associativity"]
-    report = laws.assert_lawful(aggregator, values=between, laws=asked, examples=some(30))
+    report = laws.assert_lawful(aggregator, values=between, laws=asked, examples=some(50))
     assert set(report.held) == {"aggregator.chunks", "monoid.associativity"}
     broken = tp.Monoid(0.0, lambda a, b: a - b, name="Difference")
     with pytest.raises(laws.LawError, match=r"a = lift\("):

@@ -93,11 +93,7 @@ def test_two_cut_dimensions_of_one_axis_may_run_in_opposite_directions(mesh2x4: 
     assert_same(plan, (x,), reference=lambda x: x[places])
 
 
-@pytest.mark.parametrize(
-    "entries",
-    [{"t": "model"}, pytest.param({"t": tp.chunks(3)}, marks=pytest.mark.thorough), {"t": tp.striped("model")}],
-    ids=str,
-)
+@pytest.mark.parametrize("entries", [{"t": "model"}, {"t": tp.chunks(3)}, {"t": tp.striped("model")}], ids=str)
 def test_offset_slices_are_cut(mesh2x4: Any, entries: Any) -> None:
     middle = tp.Map(jnp.positive, "(t+3) -> t", sizes={"t": 8})
     x = normal(13)

@@ -1,8 +1,4 @@
-"""The contract on scans along cut dimensions: forwards, backwards, exclusive, over several mesh axes.
-
-Thorough: more lengths and ends, and recurrences of matrices; the order of such products is kept in test_folds.py, and
-that of recurrences below, in every run.
-"""
+"""The contract on scans along cut dimensions: forwards, backwards, exclusive, over several mesh axes."""
 
 from __future__ import annotations
 
@@ -147,7 +143,6 @@ def test_contract_scan_whose_dimension_is_whole(mesh8):
     assert inside(plan, grad=True) == ()
 
 
-@pytest.mark.thorough
 def test_contract_product_of_matrices_up_to_every_step(mesh8):
     # Dense recurrences do not commute: order is kept across devices.
     decays, inputs = normal(11, 3, 3, scale=0.5), normal(11, 3, seed=1)

@@ -134,7 +134,7 @@ NAMES = {"prefix that stays": "row col, row", "repetition": "row col, col"}
 
 
 # Cut twice is the same plan on a mesh with explicit axes, in test_transformations.py. Arguments and results in padded
-# pieces are in one plan in every run, and a prefix that stays is the one that moves more.
+# pieces are in one plan in every run, and what lies whole is sliced over both axes in contract/test_layouts.py.
 @pytest.mark.parametrize("case", but(PLANS, "cut twice", "padded arguments", "padded results", "prefix"))
 def test_everything_at_the_boundary_is_predicted(mesh2x4, case, capfd):
     program, args, entries, stored = PLANS[case]

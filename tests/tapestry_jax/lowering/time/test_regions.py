@@ -1,7 +1,7 @@
 """Chunks in time and rings: planned is unplanned, and what is sent is what was predicted.
 
-Thorough: more plans of the same loops, folds round a ring, which test_rings.py turns in every run, and the derivatives
-of attention in chunks, whose framed state is differentiated twice in test_transformations.py.
+Thorough: more plans of the same loops; folds round a ring, as keys of attention go in every run in test_remat.py; and
+derivatives of attention in chunks, of which test_framed.py asks forwards and of second order.
 """
 
 from __future__ import annotations

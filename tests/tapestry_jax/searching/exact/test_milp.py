@@ -24,7 +24,6 @@ from tapestry_jax.searching.space import Space
 from tests.tapestry_jax.searching.exact.modelled import abstract, problem_of
 from tests.tapestry_jax.searching.exact.test_build import block
 from tests.tapestry_jax.searching.programs import apart, mlp
-from tests.thoroughly import thoroughly
 
 
 def found(graph: tp.Graph, machine: str, memory: Any = None, grad: Any = True, **axes: int) -> tp.Plan:
@@ -90,8 +89,7 @@ def test_layers_one_by_one_are_computed_again_where_the_best_of_all_candidates_a
     ]
     free = max(size for _, size, _ in by_hand)
     expected = {1.0: (), 0.9: (("", "dots"),), 0.75: (("", True),)}
-    # Where memory is free nothing is computed again in all tests of plans that are given none.
-    for share, remat in [*expected.items()][not thoroughly() :]:
+    for share, remat in expected.items():
         memory = int(share * free)
         best = tp.search(graph, mesh, "h100", memory, method="exhaustive", entries=whole, grad=True)
         fitting = [seconds for seconds, size, _ in by_hand if size <= memory]
