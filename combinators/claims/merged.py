@@ -11,14 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
-import numpy as np
 
-from combinators.declared.boxed import Boxed, plain, runner
+from combinators.claims.running import Run, told
+from combinators.declared.boxed import Boxed, plain
 from combinators.declared.compared import alike, numbers
-from combinators.declared.drawn import drawn, is_key, moved, scaled
-from combinators.declared.preconditions import preconditions
-from combinators.declared.runnable import apart, is_large, ways
-from combinators.equations.effort import Effort
+from combinators.declared.drawn import are_whole, drawn, moved, scaled, stay
+from combinators.declared.runnable import is_large
 from combinators.frozen import dataclass
 
 # Cells of a block along what is mapped or folded, and steps of a scan; blocks are small, so many are drawn.
@@ -27,8 +25,6 @@ _FEW, _STEPS, _ROUNDS = 2, 4, 4
 _SCALES = (1, 10_000)
 # What is known by chance alone, or by an inverse that is none, is not known: so many draws have to differ.
 _DIFFERING = 2
-# What all runs of one question in NumPy may take, in small equations.
-_EFFORT = 1 << 18
 
 State = list[Any]
 Merge = Callable[[Sequence[State]], State]
@@ -69,20 +65,14 @@ def merges_otherwise(kernel: Boxed, claimed: Claimed, over: str | None = None, a
     types = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in program.out_avals]
     if over is not None:
         types = [_of_one(leaf, axis) for leaf, axis in zip(types, axes, strict=True)]
-    programs = [program, *(_merged(kernel, merge, [types] * claimed.count) for merge in (claimed.one, claimed.other))]
-    if None in programs:
-        return False
-    for way in ways(programs):
-        try:
-            with apart(), np.errstate(all="ignore"):
-                effort = Effort(_EFFORT)
-                run, *merged = [runner(each, way, effort) for each in programs]
-                listed = _states(kernel, program, sizes, run, None if over is None else axes, claimed.count)
-                found = (True for states in listed if _differ(merged, *states))
-                return len(list(itertools.islice(found, _DIFFERING))) == _DIFFERING
-        except Exception:  # noqa: BLE001 - a kernel for another machine, or a monoid that raises: nothing is known
-            continue
-    return False
+    merged = [_merged(kernel, merge, [types] * claimed.count) for merge in (claimed.one, claimed.other)]
+
+    def asked(runs: Sequence[Run]) -> Iterator[bool]:
+        run, one, other = runs
+        for states, near, exact in _states(kernel, program, sizes, run, None if over is None else axes, claimed.count):
+            yield _differ(one, other, states, near, exact)
+
+    return told([program, *merged], asked, _DIFFERING)
 
 
 def _merged(kernel: Boxed, merge: Merge, states: Sequence[Sequence[Any]]) -> Any:
@@ -118,7 +108,7 @@ def _states(
     """States to merge, nearly the same ones, and whether they are made of whole numbers alone."""
     listed: list[tuple[State, State, bool]] = []
     for arrays in _draws(kernel, program, sizes):
-        exact = all(array.dtype.kind in "biu" for array in arrays if not is_key(array.dtype))
+        exact = are_whole(arrays)
         given, near = (_each(run(operands), axes) for operands in (arrays, list(map(moved, arrays))))
         listed += [(state, beside, exact) for state, beside in zip(given, near, strict=True)]
         for first in range(len(listed) - count + 1):
@@ -128,16 +118,13 @@ def _states(
 
 
 def _draws(kernel: Boxed, program: Any, sizes: dict[str, int]) -> Iterator[list[Any]]:
-    taken = preconditions(program)
-    told = taken.rising | taken.distinct | taken.places
-    fixed = [each.coordinate is not None or number in told for number, each in enumerate(kernel.signature.operands)]
+    fixed = stay(kernel.signature, program)
     for scale in _SCALES:
         for arrays in drawn(kernel.signature, program, sizes, _ROUNDS):
             yield [scaled(array, 1 if still else scale) for array, still in zip(arrays, fixed, strict=True)]
 
 
-def _differ(merged: Sequence[Any], states: list[State], near: list[State], exact: bool) -> bool:
-    one, other = merged
+def _differ(one: Run, other: Run, states: list[State], near: list[State], exact: bool) -> bool:
     leaves = list(itertools.chain(*states))
     found, expected, beside = other(leaves), one(leaves), one(list(itertools.chain(*near)))
     return any(

@@ -9,15 +9,11 @@ only by numbers that differ.
 
 from __future__ import annotations
 
-import dataclasses
-import dis
 import itertools
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from fractions import Fraction
-from functools import cached_property, partial, reduce
-from types import CodeType, FunctionType
-from typing import Any, cast
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cached_property, reduce
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +21,7 @@ import numpy as np
 
 from combinators.declared.compared import alike, is_narrow, numbers
 from combinators.declared.drawn import drawn, is_key, moved
+from combinators.declared.programs import alike_but_sizes
 from combinators.declared.runnable import INTERPRETED, apart, is_large, ways
 from combinators.equations.effort import Effort
 from combinators.equations.evaluate import evaluator
@@ -32,28 +29,14 @@ from combinators.frozen import dataclass
 from combinators.index_space.axis import Axis
 from combinators.index_space.extent import axis_extent, axis_size
 from combinators.index_space.signature import Signature
-from combinators.kernels.jaxprs import as_function, is_literal, is_program
-from combinators.kernels.reachable import holds_own_code, is_library, reached
+from combinators.kernels.jaxprs import as_function
 
-# What code learns by how many cells an array has: by name, or by taking them one after the other.
-_NAMED = "shape size len nbytes aval length_hint enumerate zip list tuple map iter sorted reversed filter reduce sum"
-_TAKEN = "GET_ITER UNPACK_SEQUENCE UNPACK_EX LIST_EXTEND CALL_FUNCTION_EX"
-_NAMES, _STEPS = frozenset(_NAMED.split()), frozenset(_TAKEN.split())
-# Parameters of primitives that follow from the shapes of what they are applied to.
-_SHAPES = frozenset(("shape", "new_sizes", "limit_indices", "slice_sizes", "sizes", "length", "axis_size"))
 # A fold is put together of so many boxes; of two parts where there are more.
 _MOST_PIECES = 16
 # What all runs in NumPy may take, in small equations: some seconds.
 _EFFORT = 1 << 18
 # Of fewer numbers than these more are drawn, so often at most.
 _FEW, _ROUNDS = 8, 4
-
-# From one sharding to another.
-_MOVES = frozenset(("pcast", "pvary", "reduced_vary_cast", "reshard", "sharding_constraint", "vary_unreduced_cast"))
-# The parts of aggregators that are written for a cell.
-_OF_CELLS = frozenset(("lift", "monoid", "present", "reference"))
-# In a kernel of ours, which says to which cells they are applied.
-_UFUNCS = (jnp.ufunc, np.ufunc)
 
 Sizes = dict[str, int]
 
@@ -79,53 +62,6 @@ class Boxed:
     at: Callable[[Sizes], Any]
 
 
-def holds_code(kernel: Any) -> tuple[bool, bool]:
-    """Whether a kernel holds code that is not of this library, and whether that may learn how many cells an array has.
-
-    What a kernel of this library does with its cells its laws hold; what JAX's own functions do (`jnp.gradient`,
-    `jnp.var`) is up to them, whoever chose them.
-    """
-    if isinstance(kernel, FunctionType) and _is_ours(kernel.__globals__.get("__name__")) and not kernel.__closure__:
-        return False, False
-    if not holds_own_code(kernel):
-        foreign = _runs_others(kernel)
-        return foreign, foreign
-    read = (each.value for each in reached(kernel, "kernel").reads)
-    functions = {id(value): value for value in read if isinstance(value, FunctionType)}
-    own = [each.__code__ for each in functions.values() if not is_library(each.__globals__.get("__name__"))]
-    return True, not own or any(map(_counts, own))
-
-
-def _is_ours(module: object) -> bool:
-    return isinstance(module, str) and module.partition(".")[0] in ("combinators", "tapestry_jax")
-
-
-def _runs_others(kernel: Any) -> bool:
-    """Whether a callable, or what it is made of, is a function of another library that takes blocks.
-
-    What an aggregator lifts and presents it is given cell by cell, which says by itself what it does to a block.
-    """
-    while isinstance(kernel, partial):
-        kernel = kernel.func
-    if isinstance(kernel, (tuple, list)):
-        return any(map(_runs_others, cast("Sequence[Any]", kernel)))
-    if isinstance(kernel, type):
-        return False
-    if dataclasses.is_dataclass(kernel) and _is_ours(type(kernel).__module__):
-        parts = [getattr(kernel, field.name) for field in dataclasses.fields(kernel) if field.name not in _OF_CELLS]
-        return any(not isinstance(part, _UFUNCS) and _runs_others(part) for part in parts)
-    return callable(kernel) and not any(map(_is_ours, (type(kernel).__module__, getattr(kernel, "__module__", None))))
-
-
-def _counts(code: CodeType) -> bool:
-    inner = (constant for constant in code.co_consts if isinstance(constant, CodeType))
-    return (
-        not _NAMES.isdisjoint(code.co_names)
-        or any(step.opname in _STEPS for step in dis.get_instructions(code))
-        or any(map(_counts, inner))
-    )
-
-
 def differs(
     kernel: Boxed, box: Mapping[str, int], *, counts: bool, settled: Callable[[Any, Collection[str]], bool]
 ) -> bool:
@@ -145,7 +81,7 @@ def differs(
         return False
     if settled(program, cut):
         other = kernel.at(dict(box)) if counts else None
-        if other is None or _alike_but_sizes(program, other):
+        if other is None or alike_but_sizes(program, other):
             return False
     sizes, part = dict(kernel.sizes), dict(box)
     if is_large(program):
@@ -317,87 +253,3 @@ def _slice(axis: Axis | str, places: Mapping[str, int], box: Sizes, sizes: Sizes
     # Of a composition the outermost alone is cut.
     low = places.get(axis.names[0], 0) * math.prod(sizes[name] for name in axis.names[1:]) if axis.names else 0
     return slice(low, low + axis_size(axis, box))
-
-
-def is_same(program: Any, other: Any) -> bool:
-    """Whether two closed jaxprs are one program, with the same constants."""
-    try:
-        pairs = itertools.zip_longest(_tokens(program, on_mesh=False), _tokens(other, on_mesh=False))
-        return all(one == two for one, two in pairs)
-    except Exception:  # noqa: BLE001 - constants may be what nobody can compare, of which nothing is known
-        return True
-
-
-def _alike_but_sizes(program: Any, other: Any) -> bool:
-    """Whether two programs are the same, but for sizes that follow from those of their operands."""
-    pairs = {
-        pair
-        for one, two in zip(program.in_avals, other.in_avals, strict=True)
-        for pair in zip(one.shape, two.shape, strict=True)
-        if pair[0] != pair[1]
-    }
-    ratios = {Fraction(*pair) for pair in pairs if pair[1]}
-    for _ in range(2):
-        ratios |= {one * two for one, two in itertools.product(ratios, ratios)}
-    less = {one - two for one, two in pairs}
-
-    def follows(one: Any, two: Any) -> bool:
-        if not isinstance(one, int) or not isinstance(two, int):
-            return False
-        return one - two in less or (two != 0 and Fraction(one, two) in ratios)
-
-    tokens = itertools.zip_longest(_tokens(program), _tokens(other))
-    return all(
-        one == two or (one is not None and two is not None and one[0] and two[0] and follows(one[1], two[1]))
-        for one, two in tokens
-    )
-
-
-def _tokens(program: Any, *, on_mesh: bool = True) -> Iterator[tuple[bool, Any]]:
-    """A program, one after the other: whether it is a size that may follow from the operands, and what it is.
-
-    Without `on_mesh` what JAX writes down of the mesh inside of a `shard_map` is left out: beside choices, and as moves
-    from one sharding to another, which give their operand.
-    """
-    jaxpr = getattr(program, "jaxpr", program)
-    yield from ((False, _constant(value)) for value in getattr(program, "consts", ()))
-    places: dict[Any, Any] = {atom: place for place, atom in enumerate((*jaxpr.constvars, *jaxpr.invars))}
-    numbers = itertools.count(len(places))
-
-    def named(atom: Any) -> Any:
-        return f"{atom.val}" if is_literal(atom) else places.get(atom)
-
-    for equation in jaxpr.eqns:
-        if not on_mesh and _gives_its_operand(equation):
-            places[equation.outvars[0]] = named(equation.invars[0])
-            continue
-        yield False, (equation.primitive.name, *map(named, equation.invars))
-        for key, value in sorted(equation.params.items()):
-            if not on_mesh and ("mesh" in key or "sharding" in key):
-                continue
-            for part in _flat(value):
-                if is_program(part):
-                    yield from _tokens(part, on_mesh=on_mesh)
-                elif not callable(part) and " at 0x" not in (text := repr(part)):
-                    yield key in _SHAPES, part if isinstance(part, int) else text
-        places.update((out, next(numbers)) for out in equation.outvars)
-    yield False, tuple(map(named, jaxpr.outvars))
-
-
-def _gives_its_operand(equation: Any) -> bool:
-    name = equation.primitive.name
-    if name == "reshape":
-        return equation.invars[0].aval.shape == equation.outvars[0].aval.shape
-    return name.removesuffix("_p") in _MOVES
-
-
-def _flat(value: Any) -> Iterator[Any]:
-    if isinstance(value, (tuple, list)):
-        for part in value:
-            yield from _flat(part)
-    else:
-        yield value
-
-
-def _constant(value: Any) -> Any:
-    return np.shape(value), hash(np.asarray(value).tobytes())

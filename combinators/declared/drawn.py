@@ -6,7 +6,7 @@ What a program takes its operands to be (`preconditions`), they are.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -72,6 +72,18 @@ def scaled(array: Any, factor: int) -> Any:
             array.dtype
         )
     return (array * factor).astype(array.dtype)
+
+
+def stay(signature: Signature, program: Any) -> list[bool]:
+    """Which operands of a program stay as they are drawn: coordinates, and what it takes to be places or in order."""
+    taken = preconditions(program)
+    told = taken.rising | taken.distinct | taken.places
+    return [each.coordinate is not None or number in told for number, each in enumerate(signature.operands)]
+
+
+def are_whole(arrays: Sequence[Any]) -> bool:
+    """Whether all of some arrays but random keys are whole numbers or truths, which are not rounded."""
+    return all(array.dtype.kind in "biu" for array in arrays if not is_key(array.dtype))
 
 
 def is_key(dtype: Any) -> bool:

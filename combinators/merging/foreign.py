@@ -19,7 +19,7 @@ def is_foreign(monoid: Monoid) -> bool:
     Laws hold the monoids of this library; those that it makes of others do what these do.
     """
     # Here, not at the top: few programs ask, and a library that is imported need not load it.
-    from combinators.declared.boxed import holds_code
+    from combinators.claims.provenance import holds_code
 
     return any(not is_lawful(each) and holds_code(each)[0] for each in _merging(monoid))
 

@@ -105,7 +105,7 @@ def check_numbers(
       KernelError: when both, run on a few numbers, differ by more than rounding.
     """
     # Here, not at the top: a library that is imported need not load it.
-    from combinators.declared.boxed import holds_code
+    from combinators.claims.provenance import holds_code
     from combinators.merging.foreign import is_foreign
 
     known = shaped.known
@@ -175,8 +175,9 @@ def _differs(
     here: Any,
 ) -> bool | str:
     # Here, not at the top: see above.
-    from combinators.declared.boxed import Boxed, differs, is_same
+    from combinators.declared.boxed import Boxed, differs
     from combinators.declared.check import Claim
+    from combinators.declared.programs import is_same
     from combinators.declared.runnable import is_acting
     from combinators.declared.settled import is_settled
 

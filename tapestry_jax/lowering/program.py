@@ -184,7 +184,7 @@ def _check_claims(
 ) -> None:
     """Hold what somebody declares of an operation to what the plan does with it."""
     if merged:
-        # Here, not at the top: few operations declare anything, and nothing else needs these.
+        # Here, not at the top: a library that is imported need not load it.
         from tapestry_jax.lowering.exchange.merging import check_merging
 
         check_merging(whole, blocks, cuts)

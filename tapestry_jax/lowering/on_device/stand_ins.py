@@ -8,6 +8,7 @@ from typing import Any
 import jax
 
 from combinators.claims.outside import outside
+from combinators.claims.provenance import is_ours
 from combinators.claims.standing import gives_otherwise
 from combinators.declared.boxed import plain
 from combinators.declared.runnable import is_large
@@ -21,7 +22,6 @@ from combinators.operations.shaped import Shaped, block_structs
 
 # Cells along a dimension that a kernel does not need whole.
 _FEW = 2
-_OURS = ("combinators", "tapestry_jax")
 
 
 def check_stand_ins(shaped: Shaped, blocks: Sequence[Any], sizes: Mapping[str, int]) -> None:
@@ -42,7 +42,7 @@ def check_stand_ins(shaped: Shaped, blocks: Sequence[Any], sizes: Mapping[str, i
     for number, entry in enumerate(map(as_dense, shaped.operation.dense)):
         asked = "stands in", number
         if asked not in known:
-            known[asked] = not _is_ours(entry.kernel) and _differs(shaped, entry, blocks, sizes)
+            known[asked] = not _of_this_library(entry.kernel) and _differs(shaped, entry, blocks, sizes)
         if known[asked]:
             raise KernelError(
                 message(
@@ -55,9 +55,8 @@ def check_stand_ins(shaped: Shaped, blocks: Sequence[Any], sizes: Mapping[str, i
             )
 
 
-def _is_ours(kernel: Any) -> bool:
-    module = getattr(kernel, "__module__", None) or type(kernel).__module__
-    return isinstance(module, str) and module.partition(".")[0] in _OURS
+def _of_this_library(kernel: Any) -> bool:
+    return is_ours(getattr(kernel, "__module__", None) or type(kernel).__module__)
 
 
 def _differs(shaped: Shaped, entry: Dense, blocks: Sequence[Any], box: Mapping[str, int]) -> bool:

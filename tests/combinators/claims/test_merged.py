@@ -99,6 +99,7 @@ def test_kernels_are_told_apart_by_values_and_slopes() -> None:
     assert gives_otherwise(MAPPED, sizes, traced(jnp.sin), traced(flat))
     assert not gives_otherwise(MAPPED, sizes, traced(jnp.sin), traced(lambda x: jnp.cos(jnp.pi / 2 - x)))
     assert not gives_otherwise(MAPPED, sizes, traced(jnp.sin), traced(lambda x: jnp.sin(x) + 1e-6))
+    assert gives_otherwise(MAPPED, sizes, traced(jnp.square), traced(lambda x: jnp.sqrt(x) * jnp.sqrt(x) ** 3))
 
 
 def test_slopes_are_a_program_of_the_operands_that_have_some() -> None:

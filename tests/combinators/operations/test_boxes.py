@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import pytest
 
 import combinators as tp
-from combinators.declared.boxed import holds_code
+from combinators.claims.provenance import holds_code
 from combinators.errors import KernelError
 from combinators.operations.boxes import check_numbers
 from combinators.operations.results import Struct
