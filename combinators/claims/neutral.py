@@ -15,13 +15,11 @@ import numpy as np
 from combinators.claims.running import told
 from combinators.claims.slopes import pullback, sloped
 from combinators.declared.boxed import Boxed, joined, plain
-from combinators.declared.compared import alike, numbers
+from combinators.declared.compared import CLOSE, differ
 from combinators.declared.drawn import are_whole, drawn, moved, scaled, stay
 from combinators.declared.runnable import is_large
 from combinators.frozen import dataclass
 
-# One kernel is asked twice on nearly the same numbers, so less is rounding than where boxes are put together.
-_TOLERANCES = {64: 1e-12, 32: 1e-5, 16: 0.03}
 # Behind numbers of either sign and of this size a neutral value must be one as well: an extremum may be far from 0.
 _SCALES = (1, 10_000)
 _FEW = 2
@@ -73,6 +71,10 @@ class _Draw(NamedTuple):
     nothing: list[Any]
     exact: bool
 
+
+Moving = Callable[[Sequence[Any]], list[Any]]
+Found = Callable[[Moving], list[Any]]
+"""What comes of operands that are moved in some way."""
 
 Question = Callable[[_Case], "Asked | None"]
 
@@ -130,7 +132,7 @@ def _changed_by(case: _Case) -> Asked:
     def compare(runs: Any, draw: _Draw) -> bool:
         alone, beside, show, show_filled = runs
         expected, near = show(alone(draw.cells)), show(alone(draw.near))
-        return _differ(expected, show_filled(beside(draw.filled)), near, draw.exact)
+        return _differ(expected, near, lambda moving: show_filled(beside(moving(draw.filled))), draw.exact)
 
     return Asked([case.alone, case.beside, *(joined(case.kernel, [state]) for state in states)], compare)
 
@@ -140,10 +142,13 @@ def _merges_into(case: _Case) -> Asked:
 
     def compare(runs: Any, draw: _Draw) -> bool:
         alone, beside, show, merge, merge_before = runs
-        state, nothing = alone(draw.cells), beside(draw.nothing)
-        expected, near = show(state), show(alone(draw.near))
-        merged = merge([*state, *nothing]), merge_before([*nothing, *state])
-        return any(_differ(expected, each, near, draw.exact) for each in merged)
+        nothing = beside(draw.nothing)
+        expected, near = show(alone(draw.cells)), show(alone(draw.near))
+        merged: list[Found] = [
+            lambda moving: merge([*alone(moving(draw.cells)), *nothing]),
+            lambda moving: merge_before([*nothing, *alone(moving(draw.cells))]),
+        ]
+        return any(_differ(expected, near, each, draw.exact) for each in merged)
 
     merges = [joined(case.kernel, each) for each in (states[:1], states, states[::-1])]
     return Asked([case.alone, case.beside, *merges], compare)
@@ -157,24 +162,21 @@ def _pulls_otherwise(case: _Case) -> Asked | None:
 
     def compare(runs: Any, draw: _Draw) -> bool:
         alone, beside = runs
-        expected, near, found = alone(draw.cells), alone(draw.near), beside(draw.filled)
-        cut = [_part(case, number, slope) for number, slope in zip(floats, found, strict=True)]
-        return _differ(expected, cut, near, exact=False)
+
+        def found(moving: Moving) -> list[Any]:
+            slopes = beside(moving(draw.filled))
+            return [_part(case, number, slope) for number, slope in zip(floats, slopes, strict=True)]
+
+        return _differ(alone(draw.cells), alone(draw.near), found, exact=False)
 
     return Asked(programs, compare)
 
 
-def _differ(expected: Sequence[Any], found: Sequence[Any], near: Sequence[Any], exact: bool) -> bool:
-    return any(_differs(*leaves, exact) for leaves in zip(expected, found, near, strict=True))
+def _differ(expected: Sequence[Any], near: Sequence[Any], found: Found, exact: bool) -> bool:
+    def again(way: int) -> list[Any]:
+        return found(lambda arrays: [moved(array, way) for array in arrays])
 
-
-def _differs(one: Any, other: Any, near: Any, exact: bool) -> bool:
-    one, other, near = numbers(one), numbers(other), numbers(near)
-    if one.shape != other.shape:
-        return False
-    if one.dtype.kind not in "biu" and bool(np.any(np.isfinite(one) & ~np.isfinite(other))):
-        return True
-    return not alike(one, other, near, exact, _TOLERANCES)
+    return differ(expected, found(list), near, again, exact, CLOSE, finite=True)
 
 
 def _spans(case: _Case, number: int) -> list[int]:

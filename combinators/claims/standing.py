@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from combinators.claims.running import Run, told
 from combinators.claims.slopes import pullback
-from combinators.declared.compared import alike, numbers
+from combinators.declared.compared import differ
 from combinators.declared.drawn import are_whole, drawn, moved
 from combinators.index_space.signature import Signature
 
@@ -36,12 +34,9 @@ def gives_otherwise(signature: Signature, sizes: Mapping[str, int], own: Any, ot
 
 def _differ(runs: Sequence[Run], arrays: Sequence[Any]) -> bool:
     own, other = runs
-    leaves = zip(own(arrays), other(arrays), own(list(map(moved, arrays))), strict=True)
-    exact = are_whole(arrays)
-    return any(_differs(numbers(one), numbers(two), numbers(near), exact) for one, two, near in leaves)
 
+    def again(way: int) -> list[Any]:
+        return other([moved(array, way) for array in arrays])
 
-def _differs(one: Any, other: Any, near: Any, exact: bool) -> bool:
-    if one.dtype.kind not in "biu" and bool(np.any(np.isfinite(one) & ~np.isfinite(other))):
-        return True
-    return not alike(one, other, near, exact)
+    near = own(list(map(moved, arrays)))
+    return differ(own(arrays), other(arrays), near, again, are_whole(arrays), finite=True)

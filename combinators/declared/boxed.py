@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from combinators.declared.compared import alike, is_narrow, numbers
+from combinators.declared.compared import differ, is_narrow
 from combinators.declared.drawn import drawn, is_key, moved
 from combinators.declared.programs import alike_but_sizes
 from combinators.declared.runnable import INTERPRETED, apart, is_large, ways
@@ -193,35 +193,47 @@ def joined(kernel: Boxed, states: Sequence[Sequence[Any]]) -> Any:
 
 
 def _differ(kernel: Boxed, parts: _Parts, way: str) -> bool:
-    sizes, boxes = parts.sizes, parts.boxes
+    sizes = parts.sizes
     run = parts.runs(way, Effort(_EFFORT))
+    asked = parts.programs[tuple(sizes.values())]
+    # Of two parts that give one number chance alone may make that equal.
+    told = min((math.prod(aval.shape) for aval in asked.out_avals), default=1) * max(1, len(parts.boxes) - 1)
+    corners = [
+        {dim: (sizes[dim] - parts.box[dim]) * last for dim in parts.mapped}
+        for last in ((False, True) if parts.mapped else (False,))
+    ]
+    for arrays in drawn(kernel.signature, asked, sizes, min(_ROUNDS, -(-_FEW // max(1, told)))):
+        whole = [run([sizes], [given]) for given in (arrays, list(map(moved, arrays)))]
+        if any(_corner_differs(kernel, parts, run, arrays, whole, corner) for corner in corners):
+            return True
+    return False
 
-    def cropped(arrays: Sequence[Any], places: Mapping[str, int], box: Sizes) -> list[Any]:
-        operands = zip(kernel.signature.operands, arrays, strict=True)
+
+def _corner_differs(
+    kernel: Boxed, parts: _Parts, run: Any, arrays: Sequence[Any], whole: Sequence[Any], corner: Mapping[str, int]
+) -> bool:
+    """Whether what the boxes of a corner come to is something else there than `whole`, and what it is when moved."""
+    sizes, boxes = parts.sizes, parts.boxes
+    # Sums of few bits are other numbers in each order.
+    kept = [place for place, leaf in enumerate(whole[0]) if len(boxes) == 1 or not is_narrow(leaf)]
+
+    def blocks(given: Sequence[Any], place: Mapping[str, int], box: Sizes) -> list[Any]:
+        places, operands = {**corner, **place}, zip(kernel.signature.operands, given, strict=True)
         return [
             array[_slices([each.coordinate] if each.coordinate is not None else each.axes, places, box, sizes, array)]
             for each, array in operands
         ]
 
-    asked = parts.programs[tuple(sizes.values())]
-    # Of two parts that give one number chance alone may make that equal.
-    told = min((math.prod(aval.shape) for aval in asked.out_avals), default=1) * max(1, len(boxes) - 1)
-    for arrays in drawn(kernel.signature, asked, sizes, min(_ROUNDS, -(-_FEW // max(1, told)))):
-        expected, near = run([sizes], [arrays]), run([sizes], [list(map(moved, arrays))])
-        exact = not any(jnp.issubdtype(array.dtype, jnp.inexact) or is_key(array.dtype) for array in arrays)
-        for last in (False, True) if parts.mapped else (False,):
-            corner = {dim: (sizes[dim] - parts.box[dim]) * last for dim in parts.mapped}
-            blocks = [
-                cropped(arrays, {**corner, **place}, part) for place, part in zip(parts.places, boxes, strict=True)
-            ]
-            found = run(boxes, blocks)
-            for axes, one, other, beside in zip(kernel.shown, expected, found, near, strict=True):
-                cells = _slices(axes, corner, parts.box, sizes, one)
-                if len(boxes) > 1 and is_narrow(one):
-                    continue
-                if not alike(numbers(one[cells]), numbers(other), numbers(beside[cells]), exact):
-                    return True
-    return False
+    def found(given: Sequence[Any]) -> list[Any]:
+        made = run(boxes, [blocks(given, place, box) for place, box in zip(parts.places, boxes, strict=True)])
+        return [made[place] for place in kept]
+
+    one, near = (
+        [leaves[place][_slices(kernel.shown[place], corner, parts.box, sizes, leaves[place])] for place in kept]
+        for leaves in whole
+    )
+    exact = not any(jnp.issubdtype(array.dtype, jnp.inexact) or is_key(array.dtype) for array in arrays)
+    return differ(one, found(arrays), near, lambda way: found([moved(array, way) for array in arrays]), exact)
 
 
 def _covers(folds: Sequence[str], sizes: Sizes, box: Sizes) -> list[list[tuple[int, int]]]:

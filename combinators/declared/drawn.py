@@ -46,19 +46,21 @@ def drawn(signature: Signature, program: Any, sizes: Mapping[str, int], rounds: 
     for seed in range(rounds):
         for positive, rising in kinds:
             rng = np.random.default_rng(seed)
+            # Of a single cell the first draws may all be of one sign.
+            sign = -1 if seed % 2 else 1
             yield [
                 np.arange(sizes[operand.coordinate]).astype(aval.dtype)
                 if operand.coordinate is not None
-                else _operand(rng, number, aval, taken, positive, rising)
+                else _operand(rng, number, aval, taken, 0 if positive else sign, rising)
                 for number, (operand, aval) in enumerate(zip(signature.operands, program.in_avals, strict=True))
             ]
 
 
-def moved(array: Any) -> Any:
-    """Numbers next to those of an array: what they change is what rounding may."""
+def moved(array: Any, way: int = 0) -> Any:
+    """Numbers next to those of an array, others in each way: what they change is what rounding may."""
     if not jnp.issubdtype(array.dtype, jnp.inexact):
         return array
-    signs = np.random.default_rng(1).choice([-1, 1], array.shape)
+    signs = np.random.default_rng(1 + way).choice([-1, 1], array.shape)
     return (array * (1 + _MOVED * float(jnp.finfo(array.dtype).eps) * signs)).astype(array.dtype)
 
 
@@ -95,9 +97,8 @@ def _is_whole(dtype: Any) -> bool:
     return not jnp.issubdtype(dtype, jnp.inexact) and not is_key(dtype)
 
 
-def _operand(
-    rng: np.random.Generator, number: int, aval: Any, taken: Preconditions, positive: bool, rising: bool
-) -> Any:
+def _operand(rng: np.random.Generator, number: int, aval: Any, taken: Preconditions, sign: int, rising: bool) -> Any:
+    """Numbers of one operand; floats between 0 and 1 where `sign` is 0, else of both signs."""
     if is_key(aval.dtype):
         return _keys(int(rng.integers(1 << 30)), aval)
     if number in taken.distinct:
@@ -105,7 +106,7 @@ def _operand(
         values = values if number in taken.rising else rng.permutation(values.ravel()).reshape(aval.shape)
         return values.astype(aval.dtype)
     if not _is_whole(aval.dtype):
-        values = rng.uniform(0.1, 0.9, aval.shape) if positive else 3 * rng.normal(size=aval.shape)
+        values = 3 * sign * rng.normal(size=aval.shape) if sign else rng.uniform(0.1, 0.9, aval.shape)
     elif aval.dtype == bool:
         values = rng.integers(0, 2, aval.shape)
     elif rising or number in taken.places | taken.rising:

@@ -10,9 +10,11 @@ from dataclasses import field
 from typing import Any
 
 from combinators.frozen import dataclass
+from combinators.kernels.elementwise import CALLS
 from combinators.kernels.jaxprs import is_literal, programs_inside
 
 Origins = frozenset[int]
+"""Operands that a value is made of; `~number` of those of which it is only the order that a sort gave them."""
 
 
 @dataclass(frozen=True)
@@ -37,24 +39,42 @@ def preconditions(program: Any) -> Preconditions:
     return found
 
 
-def _follow(jaxpr: Any, given: Sequence[Origins], found: Preconditions) -> None:
+def _follow(jaxpr: Any, given: Sequence[Origins], found: Preconditions) -> list[Origins]:
+    """Take down what a program says; returns what each of its results is made of."""
     origins: dict[Any, Origins] = dict(zip(jaxpr.invars, given, strict=True))
     for equation in jaxpr.eqns:
         read = [frozenset[int]() if is_literal(each) else origins.get(each, frozenset()) for each in equation.invars]
         if equation.params.get("name") == "searchsorted" and read:
-            found.rising.update(read[0])
+            found.rising.update(_as_given(read[0]))
         named = _all(read[_places_of(equation)])
-        found.places.update(named)
-        found.rising.update(named if equation.params.get("indices_are_sorted") else ())
+        found.places.update(_all_of(named))
+        found.rising.update(_as_given(named) if equation.params.get("indices_are_sorted") else ())
         if equation.primitive.name.startswith("scatter") and equation.params.get("unique_indices"):
-            found.distinct.update(named)
+            found.distinct.update(_all_of(named))
+        made = [_all(read)] * len(equation.outvars)
         for inner in programs_inside(equation):
             within = getattr(inner, "jaxpr", inner)
             # Of a `cond` the first is the choice; of what takes others nothing is known but all that there are.
             passed = read[1:] if equation.primitive.name == "cond" else read
             fits = len(passed) == len(within.invars)
-            _follow(within, passed if fits else [_all(read)] * len(within.invars), found)
-        origins.update(dict.fromkeys(equation.outvars, _all(read)))
+            results = _follow(within, passed if fits else [_all(read)] * len(within.invars), found)
+            if equation.primitive.name in CALLS and fits and len(results) == len(made):
+                made = results
+        if equation.primitive.name == "sort":
+            # What is sorted rises, whatever it is made of; what goes with it does not.
+            made = [*made]
+            made[0] = frozenset(~each if each >= 0 else each for each in made[0])
+        origins.update(zip(equation.outvars, made, strict=True))
+    return [frozenset[int]() if is_literal(each) else origins.get(each, frozenset()) for each in jaxpr.outvars]
+
+
+def _as_given(origins: Origins) -> set[int]:
+    """The operands that a value is made of as they are."""
+    return {each for each in origins if each >= 0}
+
+
+def _all_of(origins: Origins) -> set[int]:
+    return {each if each >= 0 else ~each for each in origins}
 
 
 def _places_of(equation: Any) -> slice:

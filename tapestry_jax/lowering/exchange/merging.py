@@ -68,10 +68,9 @@ def check_merging(shaped: Shaped, blocks: Sequence[Any], cuts: Mapping[str, Cut]
 def _relied_on(shaped: Shaped, cuts: Mapping[str, Cut]) -> Iterator[str]:
     operation, folds = shaped.operation, shaped.signature.fold_dims
     assert operation.monoid is not None
-    if operation.over in cuts:
-        yield ASSOCIATIVE
-        return
     cut = [dim for dim in folds if dim in cuts]
+    if cut or operation.over in cuts:
+        yield ASSOCIATIVE
     if cut and (operation.monoid.parts or operation.monoid.frame is not None):
         yield PARTS
     if (
@@ -105,11 +104,10 @@ def _fails(shaped: Shaped, types: Sequence[Struct], claim: str) -> bool:
         return program_at(operation.kernel, block_structs(shaped.signature, types, sizes))
 
     boxed = Boxed(shaped.signature, shaped.sizes, shaped.result_axes, merge, partial(present, shaped), at)
+    over = operation.over
     if claim == ASSOCIATIVE:
-        assert operation.over is not None
-        over = operation.over
         both = Claimed(3, lambda s: merge(merge(s[0], s[1]), s[2]), lambda s: merge(s[0], merge(s[1], s[2])))
-        return merges_otherwise(boxed, both, over, [axes.index(over) for axes in carrier])
+        return merges_otherwise(boxed, both, over, None if over is None else [axes.index(over) for axes in carrier])
     if claim == COMMUTATIVE:
         return merges_otherwise(boxed, Claimed(2, lambda s: merge(*s), lambda s: merge(s[1], s[0])))
     return merges_otherwise(boxed, Claimed(2, lambda s: merge(*s), partial(_by_devices, shaped)))

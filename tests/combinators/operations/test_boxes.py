@@ -58,6 +58,11 @@ FALSE: dict[str, tuple[Any, dict[str, int]]] = {
     "steps": (tp.Scan(tp.monoids.Sum, MAPPED, "rows", kernel=lambda x: x * min(len(x), 4)), {"rows": 2}),
     # Functions of JAX as they are, which nobody wrote for a part of what they are given.
     "a gradient": (tp.Map(partial(jnp.gradient, axis=0), MAPPED), {"rows": 3}),
+    # What a kernel sorts by itself rises, whatever it is given: to search in it asks nothing of operands.
+    "a place in what is sorted": (
+        tp.Map(lambda x: jax.vmap(lambda c: jnp.interp(c, jnp.sort(c), c), 1, 1)(x), MAPPED),
+        {"rows": 3},
+    ),
     "a variance": (tp.Reduce(partial(jnp.var, axis=0), FOLDED, tp.monoids.Sum), {"rows": 3}),
     "a sum among extrema": (tp.Reduce(partial(jnp.sum, axis=0), FOLDED, tp.monoids.Max), {"rows": 3}),
     "a sum that another merges": (
