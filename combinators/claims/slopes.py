@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
 
 import jax
@@ -12,7 +13,7 @@ from combinators.kernels.jaxprs import as_function
 
 
 def pullback(program: Any) -> Any:
-    """The closed jaxpr from the operands to the slopes of those that have one, under a cotangent of ones.
+    """The closed jaxpr from the operands to slopes of those that have one, of a cotangent of both signs.
 
     Args:
       program: a closed jaxpr.
@@ -33,12 +34,19 @@ def pullback(program: Any) -> Any:
             return [leaf for leaf in run(*given) if is_inexact(leaf.dtype)]
 
         leaves, pull = jax.vjp(total, *(arrays[number] for number in floats))
-        return list(pull([jnp.ones_like(leaf) for leaf in leaves]))
+        return list(pull(list(map(_cotangent, leaves))))
 
     try:
         return jax.make_jaxpr(slopes)(*(jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in program.in_avals))
     except Exception:  # noqa: BLE001 - a kernel need have no derivative, and may say so in any way
         return None
+
+
+def _cotangent(leaf: Any) -> Any:
+    """Numbers of both signs that do not add up to nothing; of a cell the same, however many there are behind it."""
+    axes = [jnp.cos(1.0 + jnp.arange(size)) for size in leaf.shape]
+    outer = reduce(lambda one, other: one[..., None] * other, axes, jnp.ones(()))
+    return outer.astype(leaf.dtype)
 
 
 def sloped(program: Any) -> list[int]:

@@ -46,6 +46,14 @@ def has_written(program: Any) -> bool:
     return any(_is_written(equation) for equation in getattr(program, "jaxpr", program).eqns)
 
 
+def has_stopped(program: Any) -> bool:
+    """Whether something in a program is kept from having a derivative (`lax.stop_gradient`)."""
+    return any(
+        equation.primitive.name == "stop_gradient" or any(map(has_stopped, programs_inside(equation)))
+        for equation in getattr(program, "jaxpr", program).eqns
+    )
+
+
 def _is_written(equation: Any) -> bool:
     name = equation.primitive.name
     if name in WRITTEN:

@@ -28,6 +28,7 @@ from combinators.equations.evaluate import evaluator
 from combinators.frozen import dataclass
 from combinators.index_space.axis import Axis
 from combinators.index_space.extent import axis_extent, axis_size
+from combinators.index_space.operand import Operand
 from combinators.index_space.signature import Signature
 from combinators.kernels.jaxprs import as_function
 
@@ -88,7 +89,7 @@ def differs(
         # What is not cut has few cells, where all of it would be much.
         few = {dim: min(sizes[dim], 2) for dim in plain(kernel.signature) - set(cut)}
         sizes, part = {**sizes, **few}, {**part, **few}
-    found = _parts(kernel, sizes, part)
+    found = parts_of(kernel, sizes, part)
     if found is None:
         return False
     for way in found.ways:
@@ -109,7 +110,7 @@ def plain(signature: Signature) -> set[str]:
 
 
 @dataclass(frozen=True, eq=False)
-class _Parts:
+class Parts:
     """What is run of a kernel: all of its cells, and the boxes that are put together.
 
     Attributes:
@@ -129,6 +130,22 @@ class _Parts:
     boxes: Sequence[Sizes]
     programs: Mapping[tuple[int, ...], Any]
     joined: Mapping[int, Any]
+
+    @cached_property
+    def corners(self) -> list[dict[str, int]]:
+        """Where the first box begins along what is cut and not folded, and the last."""
+        both = (False, True) if self.mapped else (False,)
+        return [{dim: (self.sizes[dim] - self.box[dim]) * last for dim in self.mapped} for last in both]
+
+    def blocks(self, kernel: Boxed, arrays: Sequence[Any], corner: Mapping[str, int]) -> list[list[Any]]:
+        """What each part reads of the operands."""
+        return [
+            [
+                array[slices(operand_axes(operand), {**corner, **place}, box, self.sizes, array)]
+                for operand, array in zip(kernel.signature.operands, arrays, strict=True)
+            ]
+            for place, box in zip(self.places, self.boxes, strict=True)
+        ]
 
     @cached_property
     def ways(self) -> list[str]:
@@ -155,7 +172,7 @@ def runner(program: Any, way: str, effort: Effort) -> Callable[[Sequence[Any]], 
     return lambda arrays: list(function(*arrays))
 
 
-def _parts(kernel: Boxed, sizes: Sizes, box: Sizes) -> _Parts | None:
+def parts_of(kernel: Boxed, sizes: Sizes, box: Sizes) -> Parts | None:
     """What is run; None where shapes alone refuse the kernel, or nothing can be traced."""
     folds = [dim for dim in kernel.signature.fold_dims if box[dim] != sizes[dim]] if kernel.merge is not None else []
     mapped = [dim for dim in box if box[dim] != sizes[dim] and dim not in folds]
@@ -174,7 +191,7 @@ def _parts(kernel: Boxed, sizes: Sizes, box: Sizes) -> _Parts | None:
             joins[number] = joined(kernel, listed)
         if None in joins.values():
             return None
-    return _Parts(sizes, box, mapped, places, boxes, programs, joins)
+    return Parts(sizes, box, mapped, places, boxes, programs, joins)
 
 
 def joined(kernel: Boxed, states: Sequence[Sequence[Any]]) -> Any:
@@ -192,44 +209,33 @@ def joined(kernel: Boxed, states: Sequence[Sequence[Any]]) -> Any:
         return None
 
 
-def _differ(kernel: Boxed, parts: _Parts, way: str) -> bool:
+def _differ(kernel: Boxed, parts: Parts, way: str) -> bool:
     sizes = parts.sizes
     run = parts.runs(way, Effort(_EFFORT))
     asked = parts.programs[tuple(sizes.values())]
     # Of two parts that give one number chance alone may make that equal.
     told = min((math.prod(aval.shape) for aval in asked.out_avals), default=1) * max(1, len(parts.boxes) - 1)
-    corners = [
-        {dim: (sizes[dim] - parts.box[dim]) * last for dim in parts.mapped}
-        for last in ((False, True) if parts.mapped else (False,))
-    ]
     for arrays in drawn(kernel.signature, asked, sizes, min(_ROUNDS, -(-_FEW // max(1, told)))):
         whole = [run([sizes], [given]) for given in (arrays, list(map(moved, arrays)))]
-        if any(_corner_differs(kernel, parts, run, arrays, whole, corner) for corner in corners):
+        if any(_corner_differs(kernel, parts, run, arrays, whole, corner) for corner in parts.corners):
             return True
     return False
 
 
 def _corner_differs(
-    kernel: Boxed, parts: _Parts, run: Any, arrays: Sequence[Any], whole: Sequence[Any], corner: Mapping[str, int]
+    kernel: Boxed, parts: Parts, run: Any, arrays: Sequence[Any], whole: Sequence[Any], corner: Mapping[str, int]
 ) -> bool:
     """Whether what the boxes of a corner come to is something else there than `whole`, and what it is when moved."""
     sizes, boxes = parts.sizes, parts.boxes
     # Sums of few bits are other numbers in each order.
     kept = [place for place, leaf in enumerate(whole[0]) if len(boxes) == 1 or not is_narrow(leaf)]
 
-    def blocks(given: Sequence[Any], place: Mapping[str, int], box: Sizes) -> list[Any]:
-        places, operands = {**corner, **place}, zip(kernel.signature.operands, given, strict=True)
-        return [
-            array[_slices([each.coordinate] if each.coordinate is not None else each.axes, places, box, sizes, array)]
-            for each, array in operands
-        ]
-
     def found(given: Sequence[Any]) -> list[Any]:
-        made = run(boxes, [blocks(given, place, box) for place, box in zip(parts.places, boxes, strict=True)])
+        made = run(boxes, parts.blocks(kernel, given, corner))
         return [made[place] for place in kept]
 
     one, near = (
-        [leaves[place][_slices(kernel.shown[place], corner, parts.box, sizes, leaves[place])] for place in kept]
+        [leaves[place][slices(kernel.shown[place], corner, parts.box, sizes, leaves[place])] for place in kept]
         for leaves in whole
     )
     exact = not any(jnp.issubdtype(array.dtype, jnp.inexact) or is_key(array.dtype) for array in arrays)
@@ -247,7 +253,12 @@ def _covers(folds: Sequence[str], sizes: Sizes, box: Sizes) -> list[list[tuple[i
     return covers
 
 
-def _slices(
+def operand_axes(operand: Operand) -> Sequence[Axis | str]:
+    """The axes of an operand, or the dimension whose coordinates it is."""
+    return [operand.coordinate] if operand.coordinate is not None else operand.axes
+
+
+def slices(
     axes: Sequence[Axis | str], places: Mapping[str, int], box: Sizes, sizes: Sizes, array: Any
 ) -> tuple[slice, ...]:
     """What a box that begins at some places is of an array that holds the whole."""

@@ -56,17 +56,18 @@ def differ(
       tolerances: of floats of so many bits, in the largest number.
       finite: whether what is finite in the first has to be so in the other, too.
     """
-    leaves = [tuple(map(numbers, each)) for each in zip(one, other, near, strict=True)]
-    if finite and any(_is_lost(first, second) for first, second, _ in leaves):
+    ones, others, nears = (list(map(numbers, each)) for each in (one, other, near))
+    if finite and any(map(_is_lost, ones, others)):
         return True
-    apart = [place for place, leaf in enumerate(leaves) if not _alike(*leaf, exact, tolerances)]
+
+    def differing(place: int, rounded: Sequence[tuple[Any, Any]] = ()) -> bool:
+        return not _alike(ones[place], others[place], nears[place], exact, tolerances, rounded)
+
+    apart = [place for place in range(len(ones)) if differing(place)]
     if not apart:
         return False
     moves = [list(map(numbers, again(number))) for number in range(_MOVES)]
-    return any(
-        not _alike(*leaves[place], exact, tolerances, [(leaves[place][1], each[place]) for each in moves])
-        for place in apart
-    )
+    return any(differing(place, [(others[place], each[place]) for each in moves]) for place in apart)
 
 
 def _is_lost(one: Any, other: Any) -> bool:
@@ -82,7 +83,7 @@ def _alike(
     near: Any,
     exact: bool,
     tolerances: Mapping[int, float],
-    rounded: Sequence[tuple[Any, Any]] = (),
+    rounded: Sequence[tuple[Any, Any]],
 ) -> bool:
     """Whether an array is equal to another but for rounding, which is no less than what `near` differs by.
 

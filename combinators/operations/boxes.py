@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
 
@@ -16,6 +16,9 @@ from combinators.operations.execute import present
 from combinators.operations.results import Struct
 from combinators.operations.shaped import DOUBLES, Shaped, block_structs
 from combinators.settings import settings
+
+if TYPE_CHECKING:
+    from combinators.declared.boxed import Boxed
 
 _TAKE_SIZES = "Take sizes from the blocks' shapes and places from coordinates (`@dim`), or do not cut these axes."
 _CHOOSE_OUTSIDE = (
@@ -37,7 +40,7 @@ _FROM_OPERANDS = (
     "and what changes is an operand."
 )
 
-_ACTS, _IMPURE = "acts", "impure"
+_ACTS, _IMPURE, _PULLS = "acts", "impure", "pulls back"
 
 
 def check_box(shaped: Shaped, leaves: Sequence[Any], sizes: Mapping[str, int], *, is_state: bool) -> None:
@@ -147,12 +150,13 @@ def check_numbers(
                 remedy=_COMPUTE_ONLY,
             )
         )
-    if known.get(box):
+    if found := known.get(box):
+        gives = "pulls back" if found == _PULLS else "gives"
         raise not_of_any_size(
             shaped,
             sizes,
             ("it may read how many cells its block has" if counts else "it does not take each cell by itself")
-            + ": such boxes do not come to what it gives for "
+            + f": such boxes do not come to what it {gives} for "
             + ", ".join(f"{name}={size}" for name, size in shaped.sizes.items() if size != sizes[name]),
             remedy=_CHOOSE_OUTSIDE if counts else _WRITE_OR_KEEP,
         )
@@ -175,23 +179,75 @@ def _differs(
     here: Any,
 ) -> bool | str:
     # Here, not at the top: see above.
-    from combinators.declared.boxed import Boxed, differs
+    from combinators.claims.pulled import pulls_otherwise
+    from combinators.declared.backward import has_stopped
+    from combinators.declared.boxed import differs
     from combinators.declared.check import Claim
-    from combinators.declared.programs import is_same
+    from combinators.declared.programs import alike_but_sizes, is_same
     from combinators.declared.runnable import is_acting
     from combinators.declared.settled import is_settled
 
-    operation, carrier = shaped.operation, shaped.carrier
+    operation = shaped.operation
     claim = Claim(operation.name, shaped.signature, shaped.sizes, operation.over)
-    names = carrier if is_state else [[axis.name for axis in axes] for axes in shaped.result_axes]
+    names = shaped.carrier if is_state else [[axis.name for axis in axes] for axes in shaped.result_axes]
     native = operation.monoid.native if is_state and operation.monoid is not None else None
 
     def settled(program: Any, cut: Collection[str]) -> bool:
         return is_settled(claim, program, names, cut, native)
 
+    boxed = _boxed(shaped, kernel, types, is_state)
+    whole = boxed.at(dict(shaped.sizes))
+    if whole is not None and is_acting(whole) and dict(sizes) != dict(shaped.sizes):
+        return _ACTS
+    apart = boxed.at(dict(sizes)) if here is not None else None
+    if apart is not None and not is_same(here, apart):
+        return _IMPURE
+    if differs(boxed, sizes, counts=counts, settled=settled):
+        return True
+    if whole is None:
+        return False
+    cut = [dim for dim, size in shaped.sizes.items() if sizes[dim] != size]
+    # What it chooses by sizes or places may be what has a derivative.
+    chosen = counts and (part := boxed.at(dict(sizes))) is not None and not alike_but_sizes(whole, part)
+    if chosen or (has_stopped(whole) and not settled(whole, cut)):
+        return _PULLS if pulls_otherwise(boxed, sizes) else False
+    return False
+
+
+def derivative_differs(
+    shaped: Shaped, kernel: Callable[..., Any], blocks: Sequence[Any], sizes: Mapping[str, int], *, is_state: bool
+) -> bool:
+    """Whether a kernel is known to pull back something else from boxes of `sizes` than from its whole index space.
+
+    Only kernels that hold code of a user are asked, once for each box.
+
+    Args:
+      shaped: the operation.
+      kernel: one of its kernels.
+      blocks: what it is given, or the types of that.
+      sizes: of the box.
+      is_state: whether it gives a state.
+    """
+    # Here, not at the top: a library that is imported need not load it.
+    from combinators.claims.outside import outside
+    from combinators.claims.provenance import holds_code
+    from combinators.claims.pulled import pulls_otherwise
+
+    box = _PULLS, id(kernel), tuple(sizes.items()), is_state
+    if box not in shaped.known:
+        types = [Struct(block.shape, block.dtype) for block in blocks]
+        shaped.known[box] = holds_code(kernel)[0] and outside(
+            lambda: pulls_otherwise(_boxed(shaped, kernel, types, is_state), sizes)
+        )
+    return shaped.known[box]
+
+
+def _boxed(shaped: Shaped, kernel: Callable[..., Any], types: Sequence[Struct], is_state: bool) -> Boxed:
+    # Here, not at the top: see above.
+    from combinators.declared.boxed import Boxed
+
     pairs = zip(shaped.signature.operands, types, strict=True)
     arrays = [each for operand, each in pairs if operand.coordinate is None]
-
     programs: dict[tuple[int, ...], Any] = {}
 
     def at(sizes: dict[str, int]) -> Any:
@@ -200,22 +256,14 @@ def _differs(
             programs[place] = program_at(kernel, block_structs(shaped.signature, arrays, sizes))
         return programs[place]
 
-    whole = at(dict(shaped.sizes))
-    if whole is not None and is_acting(whole) and dict(sizes) != dict(shaped.sizes):
-        return _ACTS
-    apart = at(dict(sizes)) if here is not None else None
-    if apart is not None and not is_same(here, apart):
-        return _IMPURE
-
+    operation, carrier = shaped.operation, shaped.carrier
     if not is_state:
-        boxed = Boxed(shaped.signature, shaped.sizes, shaped.result_axes, None, list, at)
-    elif operation.over is not None:  # what a kernel gives for each step
-        boxed = Boxed(shaped.signature, shaped.sizes, carrier, None, list, at)
-    else:
-        assert operation.monoid is not None
-        merge = partial(combine_blocks, operation.monoid, shaped.state_tree, carrier)
-        boxed = Boxed(shaped.signature, shaped.sizes, shaped.result_axes, merge, partial(present, shaped), at)
-    return differs(boxed, sizes, counts=counts, settled=settled)
+        return Boxed(shaped.signature, shaped.sizes, shaped.result_axes, None, list, at)
+    if operation.over is not None:  # what a kernel gives for each step
+        return Boxed(shaped.signature, shaped.sizes, carrier, None, list, at)
+    assert operation.monoid is not None
+    merge = partial(combine_blocks, operation.monoid, shaped.state_tree, carrier)
+    return Boxed(shaped.signature, shaped.sizes, shaped.result_axes, merge, partial(present, shaped), at)
 
 
 def not_of_any_size(shaped: Shaped, sizes: Mapping[str, int], *lines: str, remedy: str = _TAKE_SIZES) -> KernelError:

@@ -147,9 +147,9 @@ def run_operation(schedule: Schedule, step: Run, here: Here, arrays: Sequence[An
         arrays = [jnp.zeros(array.shape, array.dtype) for array in arrays]
     blocks = read_blocks(shaped, cuts, sizes, here, step.axes, arrays)
     written = is_written(whole, arrays)
-    if written:
-        blocks = _pulled_as_written(whole, step, here, arrays, blocks)
     folds, scans = bool(fold_axes(shaped, cuts)), operation.over in cuts
+    if written:
+        blocks = _pulled_as_written(whole, step, here, sizes, arrays, blocks, is_state=folds or scans)
     _check_claims(whole, blocks, cuts, sizes, merged=folds or scans)
 
     def run(box: Mapping[str, int], blocks: list[Any]) -> list[Any]:
@@ -195,7 +195,16 @@ def _check_claims(
         check_stand_ins(whole, blocks, sizes)
 
 
-def _pulled_as_written(whole: Shaped, step: Run, here: Here, arrays: Sequence[Any], blocks: list[Any]) -> list[Any]:
+def _pulled_as_written(
+    whole: Shaped,
+    step: Run,
+    here: Here,
+    sizes: Mapping[str, int],
+    arrays: Sequence[Any],
+    blocks: list[Any],
+    *,
+    is_state: bool,
+) -> list[Any]:
     """The blocks of a kernel of which somebody wrote a derivative; to take it is an error where it would be false."""
     # Few kernels have one, and to ask of it traces the kernel again.
     from tapestry_jax.lowering.time.once import without_slopes
@@ -205,7 +214,7 @@ def _pulled_as_written(whole: Shaped, step: Run, here: Here, arrays: Sequence[An
     if (is_repeated(cuts, here) or has_seams(whole, cuts)) and pulls_otherwise(whole.operation.kernel, blocks):
         blocks = without_slopes(step.path, cuts, blocks, here)
     else:
-        blocks = true_of_parts(whole, cuts, step.path, arrays, blocks)
+        blocks = true_of_parts(whole, cuts, sizes, step.path, arrays, blocks, is_state=is_state)
     return asked_for(whole.operation.kernel, blocks, here)
 
 

@@ -14,28 +14,42 @@ import jax
 from combinators.declared.check import Claim
 from combinators.declared.derivative import false_derivative
 from combinators.errors import PlanError, message
+from combinators.operations.boxes import derivative_differs
 from combinators.operations.shaped import Shaped, block_structs
 from tapestry_jax.lowering.time.once import refusing
 from tapestry_jax.planning.geometry.layout import Cut
 
 
 def true_of_parts(
-    shaped: Shaped, cuts: Mapping[str, Cut], path: str, arrays: Sequence[Any], blocks: list[Any]
+    shaped: Shaped,
+    cuts: Mapping[str, Cut],
+    sizes: Mapping[str, int],
+    path: str,
+    arrays: Sequence[Any],
+    blocks: list[Any],
+    *,
+    is_state: bool,
 ) -> list[Any]:
     """The blocks of an operation; to take its derivative is an error where it is known to be false under these cuts.
 
     Args:
       shaped: the operation, whose derivative somebody wrote.
       cuts: of its dimensions.
+      sizes: of a device's part.
       path: of the operation.
       arrays: its operands.
       blocks: what it reads of them.
+      is_state: whether parts give states, which are merged.
     """
     cut = sorted(dim for dim, cut in cuts.items() if cut.extent < shaped.sizes[dim])
     found = _false(shaped, arrays) if cut else {}
     dim = next((dim for dim in cut if dim in found), None)
     if dim is None:
-        return blocks
+        if not cut or not derivative_differs(shaped, shaped.operation.kernel, blocks, sizes, is_state=is_state):
+            return blocks
+        # What it does with cells says nothing: it may choose by how many there are.
+        dim, part = cut[0], ", ".join(f"{name}={sizes[name]}" for name in cut)
+        found = {dim: f"parts of {part} pull back other numbers than all of it"}
     error = PlanError(
         message(
             f"the derivative of `{path}` cannot be taken under this plan: somebody wrote it, and it is false of parts",

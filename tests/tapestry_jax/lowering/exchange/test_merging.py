@@ -98,6 +98,21 @@ def test_what_a_plan_relies_on_and_is_false_is_refused(name: str) -> None:
         planned(arrow, entry)
 
 
+def test_what_merging_pulls_back_is_merged_in_any_order_too() -> None:
+    @jax.custom_vjp
+    def add(a: Any, b: Any) -> Any:
+        return a + b
+
+    for twice in (1, 2):
+        add.defvjp(lambda a, b: (a + b, None), lambda _, g, twice=twice: (g, twice * g))
+        arrow = tp.Scan(tp.Monoid(0.0, add), SCANNED, over="t")
+        if twice == 1:
+            np.testing.assert_allclose(planned(arrow, "d"), arrow(X), rtol=1e-5)
+        else:
+            with pytest.raises(tp.KernelError, match="is not associative"):
+                planned(arrow, "d")
+
+
 def test_a_fold_of_few_cells_relies_on_what_single_cells_do() -> None:
     # Sums that are never negative merge in any order; the numbers that they are sums of do not.
     arrow = tp.fold(folded(RELU, lambda x: x), "t -> ")

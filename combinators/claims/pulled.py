@@ -1,0 +1,94 @@
+"""Derivatives of kernels, asked of boxes: what boxes pull back has to come to what the whole does.
+
+A derivative that somebody wrote may choose by how many cells its block has, and so may a kernel choose what has a
+derivative (`lax.stop_gradient`). Neither changes a number that the kernel gives.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import jax
+
+from combinators.claims.running import Run, told
+from combinators.claims.slopes import pullback
+from combinators.declared.boxed import Boxed, Parts, parts_of, plain, slices
+from combinators.declared.compared import differ, is_narrow
+from combinators.declared.drawn import drawn, moved
+from combinators.declared.runnable import is_large
+from combinators.kernels.jaxprs import as_function
+
+_ROUNDS = 2
+# At a kink one draw may differ by chance.
+_DIFFERING = 2
+
+
+def pulls_otherwise(kernel: Boxed, box: Mapping[str, int]) -> bool:
+    """Whether the boxes of a kernel are known to pull back something else than the kernel on all of its cells.
+
+    Args:
+      kernel: on all of its cells.
+      box: the sizes of a part of its index space, no greater than the whole.
+    """
+    sizes, part = dict(kernel.sizes), dict(box)
+    cut = [dim for dim, size in sizes.items() if part[dim] != size]
+    if not cut or not all(0 < part[dim] <= sizes[dim] for dim in sizes):
+        return False
+    program = kernel.at(sizes)
+    if program is None:
+        return False
+    if is_large(program):
+        few = {dim: min(sizes[dim], 2) for dim in plain(kernel.signature) - set(cut)}
+        sizes, part = {**sizes, **few}, {**part, **few}
+    parts = parts_of(kernel, sizes, part)
+    return parts is not None and any(_corner_pulls_otherwise(kernel, parts, corner) for corner in parts.corners)
+
+
+def _corner_pulls_otherwise(kernel: Boxed, parts: Parts, corner: Mapping[str, int]) -> bool:
+    program = parts.programs[tuple(parts.sizes.values())]
+    structs = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in program.in_avals]
+
+    def of_whole(*arrays: Any) -> list[Any]:
+        leaves = _joined(parts, [parts.sizes], [arrays])
+        return [
+            leaf[slices(axes, corner, parts.box, parts.sizes, leaf)]
+            for axes, leaf in zip(kernel.shown, leaves, strict=True)
+        ]
+
+    def of_boxes(*arrays: Any) -> list[Any]:
+        return _joined(parts, parts.boxes, parts.blocks(kernel, arrays, corner))
+
+    try:
+        programs = [jax.make_jaxpr(each)(*structs) for each in (of_whole, of_boxes)]
+    except Exception:  # noqa: BLE001 - a kernel may raise in any way, which is told where it runs
+        return False
+    # Sums of few bits are other numbers in each order.
+    if any(map(is_narrow, programs[0].out_avals)):
+        return False
+
+    def asked(runs: Sequence[Run]) -> Iterator[bool]:
+        whole, boxes = runs
+        for arrays in drawn(kernel.signature, program, parts.sizes, _ROUNDS):
+            one, near = whole(arrays), whole(list(map(moved, arrays)))
+            yield _differ(one, near, boxes, arrays)
+
+    return told([pullback(each) for each in programs], asked, _DIFFERING)
+
+
+def _differ(one: Sequence[Any], near: Sequence[Any], boxes: Run, arrays: Sequence[Any]) -> bool:
+    def again(way: int) -> list[Any]:
+        return boxes([moved(array, way) for array in arrays])
+
+    return differ(one, boxes(arrays), near, again, exact=False)
+
+
+def _joined(parts: Parts, sizes: Sequence[Mapping[str, int]], blocks: Sequence[Sequence[Any]]) -> list[Any]:
+    """What is compared of parts of some sizes and their blocks."""
+    states = [
+        as_function(parts.programs[tuple(each.values())])(*block) for each, block in zip(sizes, blocks, strict=True)
+    ]
+    if not parts.joined:
+        return list(states[0])
+    return list(as_function(parts.joined[len(states)])(*itertools.chain(*states)))
