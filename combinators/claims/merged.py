@@ -7,7 +7,7 @@ mesh takes a frame and the parts of a product for what `combine` does. No progra
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -16,7 +16,7 @@ from combinators.claims.running import Run, told
 from combinators.claims.slopes import pullback
 from combinators.declared.backward import has_stopped, has_written
 from combinators.declared.boxed import Boxed, plain
-from combinators.declared.compared import CLOSE, differ
+from combinators.declared.compared import CLOSE, differ, tolerances
 from combinators.declared.drawn import are_whole, drawn, moved, scaled, stay
 from combinators.declared.runnable import is_large
 from combinators.frozen import dataclass
@@ -77,10 +77,12 @@ def _fails(kernel: Boxed, claimed: Claimed, sizes: dict[str, int], axes: Sequenc
         types = [_of_one(leaf, axis) for leaf, axis in zip(types, axes, strict=True)]
     merged = [_merged(kernel, merge, [types] * claimed.count) for merge in (claimed.one, claimed.other)]
 
+    allowed = tolerances([program, *filter(None, merged)], CLOSE)
+
     def asked(runs: Sequence[Run]) -> Iterator[bool]:
         run, one, other = runs
         for states, near, exact in _states(kernel, program, sizes, run, axes, claimed.count):
-            yield _differ(one, other, states, near, exact)
+            yield _differ(one, other, states, near, exact, allowed)
 
     if told([program, *merged], asked, _DIFFERING):
         return True
@@ -138,10 +140,12 @@ def _draws(kernel: Boxed, program: Any, sizes: dict[str, int]) -> Iterator[list[
             yield [scaled(array, 1 if still else scale) for array, still in zip(arrays, fixed, strict=True)]
 
 
-def _differ(one: Run, other: Run, states: list[State], near: list[State], exact: bool) -> bool:
+def _differ(
+    one: Run, other: Run, states: list[State], near: list[State], exact: bool, allowed: Mapping[int, float]
+) -> bool:
     leaves = list(itertools.chain(*states))
 
     def again(way: int) -> list[Any]:
         return other([moved(leaf, way) for leaf in leaves])
 
-    return differ(one(leaves), other(leaves), one(list(itertools.chain(*near))), again, exact, CLOSE)
+    return differ(one(leaves), other(leaves), one(list(itertools.chain(*near))), again, exact, allowed)

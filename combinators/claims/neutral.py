@@ -15,7 +15,7 @@ import numpy as np
 from combinators.claims.running import told
 from combinators.claims.slopes import pullback, sloped
 from combinators.declared.boxed import Boxed, joined, plain
-from combinators.declared.compared import CLOSE, differ
+from combinators.declared.compared import CLOSE, differ, tolerances
 from combinators.declared.drawn import are_whole, drawn, moved, scaled, stay
 from combinators.declared.runnable import is_large
 from combinators.frozen import dataclass
@@ -70,6 +70,7 @@ class _Draw(NamedTuple):
     filled: list[Any]
     nothing: list[Any]
     exact: bool
+    allowed: Mapping[int, float]
 
 
 Moving = Callable[[Sequence[Any]], list[Any]]
@@ -116,6 +117,7 @@ def _answer(question: Question, case: _Case) -> bool:
 def _draws(case: _Case) -> Iterator[_Draw]:
     drawings = drawn(case.kernel.signature, case.beside, case.filled)
     fixed = stay(case.kernel.signature, case.beside)
+    allowed = tolerances((case.alone, case.beside), CLOSE)
     for arrays, scale, sign in itertools.product(drawings, _SCALES, (1, -1)):
         given = [scaled(array, 1 if still else scale * sign) for array, still in zip(arrays, fixed, strict=True)]
         cells = [_part(case, number, array) for number, array in enumerate(given)]
@@ -123,7 +125,7 @@ def _draws(case: _Case) -> Iterator[_Draw]:
             [_filled(case, number, array, all_of=all_of) for number, array in enumerate(given)]
             for all_of in (False, True)
         )
-        yield _Draw(cells, list(map(moved, cells)), filled, nothing, are_whole(given))
+        yield _Draw(cells, list(map(moved, cells)), filled, nothing, are_whole(given), allowed)
 
 
 def _changed_by(case: _Case) -> Asked:
@@ -132,7 +134,9 @@ def _changed_by(case: _Case) -> Asked:
     def compare(runs: Any, draw: _Draw) -> bool:
         alone, beside, show, show_filled = runs
         expected, near = show(alone(draw.cells)), show(alone(draw.near))
-        return _differ(expected, near, lambda moving: show_filled(beside(moving(draw.filled))), draw.exact)
+        return _differ(
+            expected, near, lambda moving: show_filled(beside(moving(draw.filled))), draw.exact, draw.allowed
+        )
 
     return Asked([case.alone, case.beside, *(joined(case.kernel, [state]) for state in states)], compare)
 
@@ -148,7 +152,7 @@ def _merges_into(case: _Case) -> Asked:
             lambda moving: merge([*alone(moving(draw.cells)), *nothing]),
             lambda moving: merge_before([*nothing, *alone(moving(draw.cells))]),
         ]
-        return any(_differ(expected, near, each, draw.exact) for each in merged)
+        return any(_differ(expected, near, each, draw.exact, draw.allowed) for each in merged)
 
     merges = [joined(case.kernel, each) for each in (states[:1], states, states[::-1])]
     return Asked([case.alone, case.beside, *merges], compare)
@@ -167,16 +171,18 @@ def _pulls_otherwise(case: _Case) -> Asked | None:
             slopes = beside(moving(draw.filled))
             return [_part(case, number, slope) for number, slope in zip(floats, slopes, strict=True)]
 
-        return _differ(alone(draw.cells), alone(draw.near), found, exact=False)
+        return _differ(alone(draw.cells), alone(draw.near), found, exact=False, allowed=draw.allowed)
 
     return Asked(programs, compare)
 
 
-def _differ(expected: Sequence[Any], near: Sequence[Any], found: Found, exact: bool) -> bool:
+def _differ(
+    expected: Sequence[Any], near: Sequence[Any], found: Found, exact: bool, allowed: Mapping[int, float]
+) -> bool:
     def again(way: int) -> list[Any]:
         return found(lambda arrays: [moved(array, way) for array in arrays])
 
-    return differ(expected, found(list), near, again, exact, CLOSE, finite=True)
+    return differ(expected, found(list), near, again, exact, allowed, finite=True)
 
 
 def _spans(case: _Case, number: int) -> list[int]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -15,7 +16,7 @@ import jax
 from combinators.claims.running import Run, told
 from combinators.claims.slopes import pullback
 from combinators.declared.boxed import Boxed, Parts, parts_of, plain, slices
-from combinators.declared.compared import differ, is_narrow
+from combinators.declared.compared import differ
 from combinators.declared.drawn import drawn, moved
 from combinators.declared.runnable import is_large
 from combinators.kernels.jaxprs import as_function
@@ -43,7 +44,10 @@ def pulls_otherwise(kernel: Boxed, box: Mapping[str, int]) -> bool:
         few = {dim: min(sizes[dim], 2) for dim in plain(kernel.signature) - set(cut)}
         sizes, part = {**sizes, **few}, {**part, **few}
     parts = parts_of(kernel, sizes, part)
-    return parts is not None and any(_corner_pulls_otherwise(kernel, parts, corner) for corner in parts.corners)
+    # Sums of few bits are other numbers in each order.
+    if parts is None or (len(parts.boxes) > 1 and parts.rounds):
+        return False
+    return any(_corner_pulls_otherwise(kernel, parts, corner) for corner in parts.corners)
 
 
 def _corner_pulls_otherwise(kernel: Boxed, parts: Parts, corner: Mapping[str, int]) -> bool:
@@ -64,24 +68,19 @@ def _corner_pulls_otherwise(kernel: Boxed, parts: Parts, corner: Mapping[str, in
         programs = [jax.make_jaxpr(each)(*structs) for each in (of_whole, of_boxes)]
     except Exception:  # noqa: BLE001 - a kernel may raise in any way, which is told where it runs
         return False
-    # Sums of few bits are other numbers in each order.
-    if any(map(is_narrow, programs[0].out_avals)):
-        return False
 
     def asked(runs: Sequence[Run]) -> Iterator[bool]:
         whole, boxes = runs
         for arrays in drawn(kernel.signature, program, parts.sizes, _ROUNDS):
             one, near = whole(arrays), whole(list(map(moved, arrays)))
-            yield _differ(one, near, boxes, arrays)
+            again = partial(_moved, boxes, arrays)
+            yield differ(one, boxes(arrays), near, again, exact=False, allowed=parts.tolerances)
 
     return told([pullback(each) for each in programs], asked, _DIFFERING)
 
 
-def _differ(one: Sequence[Any], near: Sequence[Any], boxes: Run, arrays: Sequence[Any]) -> bool:
-    def again(way: int) -> list[Any]:
-        return boxes([moved(array, way) for array in arrays])
-
-    return differ(one, boxes(arrays), near, again, exact=False)
+def _moved(boxes: Run, arrays: Sequence[Any], way: int) -> list[Any]:
+    return boxes([moved(array, way) for array in arrays])
 
 
 def _joined(parts: Parts, sizes: Sequence[Mapping[str, int]], blocks: Sequence[Sequence[Any]]) -> list[Any]:

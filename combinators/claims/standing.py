@@ -7,7 +7,7 @@ from typing import Any
 
 from combinators.claims.running import Run, told
 from combinators.claims.slopes import pullback
-from combinators.declared.compared import differ
+from combinators.declared.compared import differ, tolerances
 from combinators.declared.drawn import are_whole, drawn, moved
 from combinators.index_space.signature import Signature
 
@@ -27,16 +27,17 @@ def gives_otherwise(signature: Signature, sizes: Mapping[str, int], own: Any, ot
     """
 
     def asked(runs: Sequence[Run]) -> Iterator[bool]:
-        return (_differ(runs, arrays) for arrays in drawn(signature, own, sizes, _ROUNDS))
+        return (_differ(runs, arrays, allowed) for arrays in drawn(signature, own, sizes, _ROUNDS))
 
+    allowed = tolerances((own, other))
     return told([own, other], asked, _DIFFERING) or told([pullback(own), pullback(other)], asked, _DIFFERING)
 
 
-def _differ(runs: Sequence[Run], arrays: Sequence[Any]) -> bool:
+def _differ(runs: Sequence[Run], arrays: Sequence[Any], allowed: Mapping[int, float]) -> bool:
     own, other = runs
 
     def again(way: int) -> list[Any]:
         return other([moved(array, way) for array in arrays])
 
     near = own(list(map(moved, arrays)))
-    return differ(own(arrays), other(arrays), near, again, are_whole(arrays), finite=True)
+    return differ(own(arrays), other(arrays), near, again, are_whole(arrays), allowed, finite=True)

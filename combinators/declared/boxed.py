@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property, reduce
 from typing import Any
 
@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from combinators.declared.compared import differ, is_narrow
+from combinators.declared.compared import differ, rounds, tolerances
 from combinators.declared.drawn import drawn, is_key, moved
 from combinators.declared.programs import alike_but_sizes
 from combinators.declared.runnable import INTERPRETED, apart, is_large, ways
@@ -89,8 +89,22 @@ def differs(
         # What is not cut has few cells, where all of it would be much.
         few = {dim: min(sizes[dim], 2) for dim in plain(kernel.signature) - set(cut)}
         sizes, part = {**sizes, **few}, {**part, **few}
-    found = parts_of(kernel, sizes, part)
-    if found is None:
+    few_cells = _of_few_cells(kernel, program, sizes, part)
+    return any(_parts_differ(kernel, *each) for each in ((sizes, part), *few_cells))
+
+
+def _of_few_cells(kernel: Boxed, program: Any, sizes: Sizes, box: Sizes) -> Iterator[tuple[Sizes, Sizes]]:
+    """Of a fold with sums of few bits boxes of so few cells that rounding does not hide what it does."""
+    cut = [dim for dim in kernel.signature.fold_dims if box[dim] != sizes[dim]] if kernel.merge is not None else []
+    if cut and rounds(program) and math.prod(sizes[dim] for dim in cut) > _FEW:
+        few = {dim: min(sizes[dim], _FEW if dim == cut[0] else 1) for dim in cut}
+        yield {**sizes, **few}, {**box, **{dim: min(box[dim], -(-size // 2)) for dim, size in few.items()}}
+
+
+def _parts_differ(kernel: Boxed, sizes: Sizes, box: Sizes) -> bool:
+    found = parts_of(kernel, sizes, box)
+    # Of many cells sums of few bits are other numbers in each order.
+    if found is None or (found.folded > _FEW and found.rounds):
         return False
     for way in found.ways:
         try:
@@ -146,6 +160,21 @@ class Parts:
             ]
             for place, box in zip(self.places, self.boxes, strict=True)
         ]
+
+    @cached_property
+    def folded(self) -> int:
+        """How many cells of what is cut are added up."""
+        return math.prod(self.sizes[dim] for dim in self.places[0])
+
+    @cached_property
+    def rounds(self) -> bool:
+        """Whether something in it is of few bits."""
+        return any(map(rounds, (*self.programs.values(), *self.joined.values())))
+
+    @cached_property
+    def tolerances(self) -> Mapping[int, float]:
+        """What rounding may do to results, by the bits of each."""
+        return tolerances((*self.programs.values(), *self.joined.values()))
 
     @cached_property
     def ways(self) -> list[str]:
@@ -226,20 +255,22 @@ def _corner_differs(
     kernel: Boxed, parts: Parts, run: Any, arrays: Sequence[Any], whole: Sequence[Any], corner: Mapping[str, int]
 ) -> bool:
     """Whether what the boxes of a corner come to is something else there than `whole`, and what it is when moved."""
-    sizes, boxes = parts.sizes, parts.boxes
-    # Sums of few bits are other numbers in each order.
-    kept = [place for place, leaf in enumerate(whole[0]) if len(boxes) == 1 or not is_narrow(leaf)]
 
     def found(given: Sequence[Any]) -> list[Any]:
-        made = run(boxes, parts.blocks(kernel, given, corner))
-        return [made[place] for place in kept]
+        return run(parts.boxes, parts.blocks(kernel, given, corner))
+
+    def again(way: int) -> list[Any]:
+        return found([moved(array, way) for array in arrays])
 
     one, near = (
-        [leaves[place][slices(kernel.shown[place], corner, parts.box, sizes, leaves[place])] for place in kept]
+        [
+            leaf[slices(axes, corner, parts.box, parts.sizes, leaf)]
+            for axes, leaf in zip(kernel.shown, leaves, strict=True)
+        ]
         for leaves in whole
     )
     exact = not any(jnp.issubdtype(array.dtype, jnp.inexact) or is_key(array.dtype) for array in arrays)
-    return differ(one, found(arrays), near, lambda way: found([moved(array, way) for array in arrays]), exact)
+    return differ(one, found(arrays), near, again, exact, parts.tolerances)
 
 
 def _covers(folds: Sequence[str], sizes: Sizes, box: Sizes) -> list[list[tuple[int, int]]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -10,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from combinators.declared.drawn import is_key
+from combinators.kernels.jaxprs import programs_inside
 
 # By bits of a float, of the largest number: much more than rounding, much less than another function.
 TOLERANCES: Mapping[int, float] = {64: 1e-6, 32: 1e-3, 16: 0.1}
@@ -33,13 +35,32 @@ def is_narrow(array: Any) -> bool:
     return jnp.issubdtype(array.dtype, jnp.inexact) and jnp.finfo(array.dtype).bits < 32
 
 
+def rounds(program: Any) -> bool:
+    """Whether a program has floats of so few bits, or one inside of it has."""
+    jaxpr = getattr(program, "jaxpr", program)
+    atoms = itertools.chain(jaxpr.invars, *(equation.outvars for equation in jaxpr.eqns))
+    return any(hasattr(atom.aval, "dtype") and is_narrow(atom.aval) for atom in atoms) or any(
+        rounds(inner) for equation in jaxpr.eqns for inner in programs_inside(equation)
+    )
+
+
+def tolerances(programs: Iterable[Any], usual: Mapping[int, float] = TOLERANCES) -> Mapping[int, float]:
+    """What programs may differ by: where something in them is of few bits, results of many are rounded as much."""
+    return dict.fromkeys(usual, max(usual.values())) if any(map(rounds, programs)) else usual
+
+
+def wide(array: Any) -> Any:
+    """The dtype in which an array, or one of its type, is asked: what few bits tell is little more than rounding."""
+    return np.dtype(np.float32) if is_narrow(array) else array.dtype
+
+
 def differ(
     one: Sequence[Any],
     other: Sequence[Any],
     near: Sequence[Any],
     again: Callable[[int], Sequence[Any]],
     exact: bool,
-    tolerances: Mapping[int, float] = TOLERANCES,
+    allowed: Mapping[int, float] = TOLERANCES,
     finite: bool = False,
 ) -> bool:
     """Whether some arrays differ from others by more than rounding.
@@ -53,7 +74,7 @@ def differ(
       near: of the first, on operands that are moved by a little.
       again: of the other one, on operands that are moved in the n-th way.
       exact: whether operands are whole numbers, which are not rounded.
-      tolerances: of floats of so many bits, in the largest number.
+      allowed: by bits of a float, of the largest number.
       finite: whether what is finite in the first has to be so in the other, too.
     """
     ones, others, nears = (list(map(numbers, each)) for each in (one, other, near))
@@ -61,7 +82,7 @@ def differ(
         return True
 
     def differing(place: int, rounded: Sequence[tuple[Any, Any]] = ()) -> bool:
-        return not _alike(ones[place], others[place], nears[place], exact, tolerances, rounded)
+        return not _alike(ones[place], others[place], nears[place], exact, allowed, rounded)
 
     apart = [place for place in range(len(ones)) if differing(place)]
     if not apart:
@@ -82,7 +103,7 @@ def _alike(
     other: Any,
     near: Any,
     exact: bool,
-    tolerances: Mapping[int, float],
+    allowed: Mapping[int, float],
     rounded: Sequence[tuple[Any, Any]],
 ) -> bool:
     """Whether an array is equal to another but for rounding, which is no less than what `near` differs by.
@@ -96,7 +117,7 @@ def _alike(
         share = [float(np.mean(first != second)) if one.size else 0 for first, second in [(one, other), *pairs]]
         return share[0] <= (0 if exact else max(_ROUNDED, _SLACK * max(share[1:])))
     kind = jnp.finfo(one.dtype)
-    tolerance = tolerances.get(kind.bits)
+    tolerance = allowed.get(kind.bits)
     if tolerance is None:
         return True
     wide = np.complex128 if jnp.issubdtype(one.dtype, jnp.complexfloating) else np.float64
@@ -105,5 +126,5 @@ def _alike(
     rounding = max(np.max(each, initial=0, where=known & np.isfinite(each)) for each in turned)
     largest = np.max(np.abs(one), initial=0, where=known)
     # What is below the smallest normal number is zero on some devices.
-    allowed = tolerance * float(largest) + _SLACK * float(rounding) + 16 * float(kind.tiny)
-    return bool(np.all(off[known] <= allowed))
+    most = tolerance * float(largest) + _SLACK * float(rounding) + 16 * float(kind.tiny)
+    return bool(np.all(off[known] <= most))

@@ -195,13 +195,13 @@ def _differs(
     def settled(program: Any, cut: Collection[str]) -> bool:
         return is_settled(claim, program, names, cut, native)
 
-    boxed = _boxed(shaped, kernel, types, is_state)
+    apart = _boxed(shaped, kernel, types, is_state).at(dict(sizes)) if here is not None else None
+    if apart is not None and not is_same(here, apart):
+        return _IMPURE
+    boxed = _asked(shaped, kernel, types, is_state)
     whole = boxed.at(dict(shaped.sizes))
     if whole is not None and is_acting(whole) and dict(sizes) != dict(shaped.sizes):
         return _ACTS
-    apart = boxed.at(dict(sizes)) if here is not None else None
-    if apart is not None and not is_same(here, apart):
-        return _IMPURE
     if differs(boxed, sizes, counts=counts, settled=settled):
         return True
     if whole is None:
@@ -237,9 +237,18 @@ def derivative_differs(
     if box not in shaped.known:
         types = [Struct(block.shape, block.dtype) for block in blocks]
         shaped.known[box] = holds_code(kernel)[0] and outside(
-            lambda: pulls_otherwise(_boxed(shaped, kernel, types, is_state), sizes)
+            lambda: pulls_otherwise(_asked(shaped, kernel, types, is_state), sizes)
         )
     return shaped.known[box]
+
+
+def _asked(shaped: Shaped, kernel: Callable[..., Any], types: Sequence[Struct], is_state: bool) -> Boxed:
+    """A kernel as it is asked: on wide floats in the place of narrow ones, if it takes them."""
+    # Here, not at the top: see above.
+    from combinators.declared.compared import wide
+
+    boxed = _boxed(shaped, kernel, [Struct(each.shape, wide(each)) for each in types], is_state)
+    return boxed if boxed.at(dict(shaped.sizes)) is not None else _boxed(shaped, kernel, types, is_state)
 
 
 def _boxed(shaped: Shaped, kernel: Callable[..., Any], types: Sequence[Struct], is_state: bool) -> Boxed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from combinators.claims.outside import outside
 from combinators.claims.provenance import is_ours
 from combinators.claims.standing import gives_otherwise
 from combinators.declared.boxed import plain
+from combinators.declared.compared import rounds, wide
 from combinators.declared.runnable import is_large
 from combinators.errors import KernelError, message
 from combinators.kernels.captured import program_at
@@ -61,17 +63,21 @@ def _of_this_library(kernel: Any) -> bool:
 
 def _differs(shaped: Shaped, entry: Dense, blocks: Sequence[Any], box: Mapping[str, int]) -> bool:
     pairs = zip(shaped.signature.operands, blocks, strict=True)
-    types = [Struct(block.shape, block.dtype) for operand, block in pairs if operand.coordinate is None]
+    given = [Struct(block.shape, block.dtype) for operand, block in pairs if operand.coordinate is None]
+    # Few bits tell little: both are asked on wide floats, if they take and keep them.
+    kinds = [Struct(each.shape, wide(each)) for each in given], given
 
     def ask() -> bool:
-        for sizes in _sizes(shaped, entry, box):
+        for types, sizes in itertools.product(kinds, _sizes(shaped, entry, box)):
             structs = block_structs(shaped.signature, types, sizes)
             if entry.why_not(shaped.operation, structs, ()):
                 continue
             own = program_at(_leaves(shaped, shaped.operation.kernel, "state"), structs)
             other = program_at(_leaves(shaped, entry.kernel, entry.gives), structs)
             if own is None or other is None or _types(own) != _types(other):
-                return False  # refused by its shapes and dtypes, where it runs
+                continue  # refused by its shapes and dtypes, where it runs
+            if types != given and (rounds(own) or rounds(other)):
+                continue
             if not is_large(own) and not is_large(other):
                 return gives_otherwise(shaped.signature, sizes, own, other)
         return False

@@ -13,11 +13,11 @@ LITTLE = [np.full(3, 4e-8, np.float32)]
 def test_what_is_rounded_in_one_way_alone_is_the_same() -> None:
     # The third moment of two cells is exactly zero if both are merged at once.
     turns = [[leaf * sign for leaf in LITTLE] for sign in (1, -1, 2)]
-    assert not differ(NOTHING, LITTLE, NOTHING, turns.__getitem__, exact=False, tolerances=CLOSE)
+    assert not differ(NOTHING, LITTLE, NOTHING, turns.__getitem__, exact=False, allowed=CLOSE)
 
 
 def test_what_stays_when_operands_are_moved_is_no_rounding() -> None:
-    assert differ(NOTHING, LITTLE, NOTHING, lambda _: LITTLE, exact=False, tolerances=CLOSE)
+    assert differ(NOTHING, LITTLE, NOTHING, lambda _: LITTLE, exact=False, allowed=CLOSE)
 
 
 def test_runs_are_made_where_something_differs_alone() -> None:

@@ -197,6 +197,27 @@ def test_kernels_that_compute_something_else_on_boxes_are_refused(name: str) -> 
         held(*FALSE[name])
 
 
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16], ids=["bfloat16", "float16"])
+@pytest.mark.parametrize("name", cases("a window, a fold, another reduction, a variance", FALSE))
+def test_they_are_refused_of_few_bits_too(name: str, dtype: Any) -> None:
+    with pytest.raises(KernelError, match="such boxes do not come to what it gives for"):
+        held(*FALSE[name], dtype)
+
+
+def rounded(kernel: Any, size: int) -> None:
+    """Hold a fold that rounds to 16 bits itself to a box of a third."""
+    shaped = shape(tp.Reduce(kernel, FOLDED, tp.monoids.Sum).operation, (types := (Struct((size, 2), jnp.float32),)))
+    sizes = {**shaped.sizes, "rows": -(-size // 3)}
+    check_numbers(shaped, kernel, block_structs(shaped.signature, types, sizes), sizes, is_state=True)
+
+
+@pytest.mark.parametrize("size", [6, 300])
+def test_what_rounds_by_itself_is_judged_by_few_cells(size: int) -> None:
+    rounded(lambda x: x.astype(jnp.bfloat16).sum(0).astype(jnp.float32), size)
+    with pytest.raises(KernelError, match="such boxes do not come to what it gives for"):
+        rounded(lambda x: x.max(0).astype(jnp.bfloat16), size)
+
+
 @pytest.mark.parametrize(
     "name", cases("another way, what is chaotic, coordinates, an order, sorted edges, every other", TRUE)
 )
