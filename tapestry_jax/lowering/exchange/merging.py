@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from combinators.claims.merged import Claimed, merges_otherwise
 from combinators.claims.outside import outside
 from combinators.declared.boxed import Boxed
+from combinators.declared.compared import wide
 from combinators.errors import KernelError, message
 from combinators.kernels.captured import program_at
 from combinators.merging.blocks import combine_blocks
@@ -100,9 +101,12 @@ def _fails(shaped: Shaped, types: Sequence[Struct], claim: str) -> bool:
     assert operation.monoid is not None
     merge: Callable[[State, State], State] = partial(combine_blocks, operation.monoid, shaped.state_tree, carrier)
 
-    def at(sizes: dict[str, int]) -> Any:
+    def program(types: Sequence[Struct], sizes: dict[str, int]) -> Any:
         return program_at(operation.kernel, block_structs(shaped.signature, types, sizes))
 
+    # Few bits tell little: it is asked on wide floats, if it takes them.
+    wider = [Struct(each.shape, wide(each)) for each in types]
+    at = partial(program, types if program(wider, dict(shaped.sizes)) is None else wider)
     boxed = Boxed(shaped.signature, shaped.sizes, shaped.result_axes, merge, partial(present, shaped), at)
     over = operation.over
     if claim == ASSOCIATIVE:

@@ -87,8 +87,8 @@ TRUE: dict[str, tuple[Any, Any]] = {
 }
 
 
-def planned(arrow: Any, entry: Any) -> Any:
-    return tp.plan(tp.trace(arrow, X), tp.mesh(d=4), {"t": entry}).compile()(X)
+def planned(arrow: Any, entry: Any, x: Any = X) -> Any:
+    return tp.plan(tp.trace(arrow, x), tp.mesh(d=4), {"t": entry}).compile()(x)
 
 
 @pytest.mark.parametrize("name", FALSE)
@@ -96,6 +96,13 @@ def test_what_a_plan_relies_on_and_is_false_is_refused(name: str) -> None:
     arrow, entry, why = FALSE[name]
     with pytest.raises(tp.KernelError, match=why):
         planned(arrow, entry)
+
+
+def test_frames_of_few_bits_are_asked_too() -> None:
+    few = jnp.asarray(X, jnp.bfloat16)
+    planned(*TRUE["a frame"], few)
+    with pytest.raises(tp.KernelError, match="its parts or its frame"):
+        planned(*FALSE["a frame"][:2], few)
 
 
 def test_what_merging_pulls_back_is_merged_in_any_order_too() -> None:
