@@ -119,8 +119,9 @@ def check_numbers(
         if not is_own and monoid is not None and is_state and shaped.operation.over is None:
             # What a fold's blocks come to is up to its monoid as well.
             is_own = counts = is_foreign(monoid)
-        known[asked] = is_own, counts
-    is_own, counts = known[asked]
+        # Kept, since what is made for a plan might be another one at the same place otherwise.
+        known[asked] = kernel, is_own, counts
+    _, is_own, counts = known[asked]
     box = "differs", id(kernel), tuple(sizes.items()), is_state
     if is_own and box not in known:
         types = [Struct(block.shape, block.dtype) for block in blocks]
@@ -236,10 +237,11 @@ def derivative_differs(
     box = _PULLS, id(kernel), tuple(sizes.items()), is_state
     if box not in shaped.known:
         types = [Struct(block.shape, block.dtype) for block in blocks]
-        shaped.known[box] = holds_code(kernel)[0] and outside(
+        differs = holds_code(kernel)[0] and outside(
             lambda: pulls_otherwise(_asked(shaped, kernel, types, is_state), sizes)
         )
-    return shaped.known[box]
+        shaped.known[box] = kernel, differs
+    return shaped.known[box][1]
 
 
 def _asked(shaped: Shaped, kernel: Callable[..., Any], types: Sequence[Struct], is_state: bool) -> Boxed:
