@@ -20,7 +20,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from combinators.declared.compared import differ, rounds, tolerances
-from combinators.declared.drawn import drawn, is_key, moved
+from combinators.declared.drawn import drawn, is_key, moved, planted, scaled, stay
+from combinators.declared.preconditions import looks_for_infinities
 from combinators.declared.programs import alike_but_sizes
 from combinators.declared.runnable import INTERPRETED, apart, is_large, ways
 from combinators.equations.effort import Effort
@@ -38,6 +39,7 @@ _MOST_PIECES = 16
 _EFFORT = 1 << 18
 # Of fewer numbers than these more are drawn, so often at most.
 _FEW, _ROUNDS = 8, 4
+_SCALES = (10_000, 1e-3)
 
 Sizes = dict[str, int]
 
@@ -244,11 +246,26 @@ def _differ(kernel: Boxed, parts: Parts, way: str) -> bool:
     asked = parts.programs[tuple(sizes.values())]
     # Of two parts that give one number chance alone may make that equal.
     told = min((math.prod(aval.shape) for aval in asked.out_avals), default=1) * max(1, len(parts.boxes) - 1)
-    for arrays in drawn(kernel.signature, asked, sizes, min(_ROUNDS, -(-_FEW // max(1, told)))):
+    for arrays in _draws(kernel, asked, sizes, min(_ROUNDS, -(-_FEW // max(1, told)))):
         whole = [run([sizes], [given]) for given in (arrays, list(map(moved, arrays)))]
         if any(_corner_differs(kernel, parts, run, arrays, whole, corner) for corner in parts.corners):
             return True
     return False
+
+
+def _draws(kernel: Boxed, program: Any, sizes: Sizes, rounds: int) -> Iterator[list[Any]]:
+    """Operands of a few units, then of more and of less: sums may stop, or be nothing, at some number.
+
+    Where a kernel looks for what is not finite, some of them are not.
+    """
+    yield from drawn(kernel.signature, program, sizes, rounds)
+    fixed = stay(kernel.signature, program)
+    for scale in _SCALES:
+        for arrays in drawn(kernel.signature, program, sizes):
+            yield [scaled(array, 1 if still else scale) for array, still in zip(arrays, fixed, strict=True)]
+    if looks_for_infinities(program):
+        for arrays, number in itertools.product(drawn(kernel.signature, program, sizes), (np.nan, np.inf, -np.inf)):
+            yield [array if still else planted(array, number) for array, still in zip(arrays, fixed, strict=True)]
 
 
 def _corner_differs(

@@ -64,16 +64,28 @@ def moved(array: Any, way: int = 0) -> Any:
     return (array * (1 + _MOVED * float(jnp.finfo(array.dtype).eps) * signs)).astype(array.dtype)
 
 
-def scaled(array: Any, factor: int) -> Any:
-    """Greater or negative numbers; truths and keys as they are, and whole numbers that cannot be so great."""
+def scaled(array: Any, factor: float) -> Any:
+    """Greater, smaller or negative numbers; truths and keys as they are, and whole numbers that cannot be so."""
     if factor == 1 or is_key(array.dtype) or array.dtype == bool:
         return array
     if not jnp.issubdtype(array.dtype, jnp.inexact):
+        if abs(factor) < 1:
+            return array
         limits = jnp.iinfo(array.dtype)
         return np.clip((1 + array.astype(np.int64)) * factor, limits.min, min(limits.max, _NO_PLACE)).astype(
             array.dtype
         )
     return (array * factor).astype(array.dtype)
+
+
+def planted(array: Any, number: float) -> Any:
+    """Floats of which one of four is a number, as NaN; all else as it is."""
+    if not jnp.issubdtype(array.dtype, jnp.inexact) or not array.size:
+        return array
+    places = np.random.default_rng(array.size).permutation(array.size)[: -(-array.size // 4)]
+    changed = array.copy().reshape(-1)
+    changed[places] = number
+    return changed.reshape(array.shape)
 
 
 def stay(signature: Signature, program: Any) -> list[bool]:

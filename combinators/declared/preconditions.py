@@ -9,6 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import field
 from typing import Any
 
+import numpy as np
+
 from combinators.frozen import dataclass
 from combinators.kernels.elementwise import CALLS
 from combinators.kernels.jaxprs import is_literal, programs_inside
@@ -37,6 +39,20 @@ def preconditions(program: Any) -> Preconditions:
     found = Preconditions()
     _follow(program.jaxpr, [frozenset((number,)) for number in range(len(program.jaxpr.invars))], found)
     return found
+
+
+def looks_for_infinities(program: Any) -> bool:
+    """Whether a program asks whether numbers are finite, or numbers: `x != x` is true of NaN alone."""
+    return any(
+        equation.primitive.name == "is_finite"
+        or (equation.primitive.name in ("eq", "ne") and _is_of_the_infinite(*equation.invars))
+        or any(map(looks_for_infinities, programs_inside(equation)))
+        for equation in getattr(program, "jaxpr", program).eqns
+    )
+
+
+def _is_of_the_infinite(one: Any, other: Any) -> bool:
+    return one is other or any(is_literal(each) and not np.all(np.isfinite(each.val)) for each in (one, other))
 
 
 def _follow(jaxpr: Any, given: Sequence[Origins], found: Preconditions) -> list[Origins]:

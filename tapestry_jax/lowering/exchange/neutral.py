@@ -78,8 +78,9 @@ def _answers(
 ) -> _Answers:
     asked = "neutral", id(kernel), tuple(sizes.items()), tuple(dims)
     if asked not in shaped.known:
-        shaped.known[asked] = _ask(shaped, kernel, blocks, dims, sizes)
-    return cast("_Answers", shaped.known[asked])
+        # With the kernel, since what is made for a plan might be another one at the same place otherwise.
+        shaped.known[asked] = kernel, _ask(shaped, kernel, blocks, dims, sizes)
+    return cast("_Answers", shaped.known[asked][1])
 
 
 def _ask(
