@@ -60,7 +60,7 @@ FALSE: dict[str, tuple[Any, dict[str, int]]] = {
     "steps": (tp.Scan(tp.monoids.Sum, MAPPED, "rows", kernel=lambda x: x * min(len(x), 4)), {"rows": 2}),
     "a sum that stops far off": (tp.Reduce(lambda x: jnp.minimum(x.sum(0), 100), FOLDED, tp.monoids.Sum), {"rows": 3}),
     "a sum that is rounded": (
-        tp.Reduce(lambda x: jnp.floor(x.sum(0) * 1000) / 1000, FOLDED, tp.monoids.Sum),
+        tp.Reduce(lambda x: jnp.floor(x.sum(0) * 30_000) / 30_000, FOLDED, tp.monoids.Sum),
         {"rows": 3},
     ),
     "no sum beside NaN": (
@@ -219,7 +219,9 @@ def held(arrow: Any, box: dict[str, int], dtype: Any = jnp.float32) -> None:
 @pytest.mark.parametrize(
     "name",
     cases(
-        "a number of a parameter, two dimensions, a window, a fold, one cell of a fold, a loop, the wrong way to split",
+        "a number of a parameter, two dimensions, a window, a fold, one cell of a fold, a loop, the wrong way to "
+        "split, a place in what is sorted, a sum that stops far off, a sum that is rounded, no sum beside NaN, "
+        "nothing beside an infinity",
         FALSE,
     ),
 )
@@ -252,8 +254,14 @@ def test_what_rounds_by_itself_is_judged_by_few_cells(size: int) -> None:
         rounded(lambda x: x.max(0).astype(jnp.bfloat16), size)
 
 
+def test_sums_of_few_bits_that_stand_still_are_taken() -> None:
+    few = jnp.bfloat16
+    rounded(lambda x: jax.lax.scan(lambda c, row: (c + row.astype(few), None), jnp.zeros(2, few), x)[0], 3000)
+
+
 @pytest.mark.parametrize(
-    "name", cases("another way, what is chaotic, coordinates, an order, sorted edges, every other", TRUE)
+    "name",
+    cases("another way, what is chaotic, coordinates, an order, sorted edges, every other, a loop without NaN", TRUE),
 )
 def test_other_ways_to_the_same_are_taken(name: str) -> None:
     held(*TRUE[name])

@@ -23,6 +23,15 @@ def steeper(x: Any) -> Any:
 steeper.defvjp(lambda x: (jnp.sin(x), x), lambda x, slope: (2 * slope * jnp.cos(x),))
 
 
+@jax.custom_vjp
+def softmax(x: Any) -> Any:
+    return jax.nn.softmax(x, 1)
+
+
+# Slopes that add up to nothing in each row, as those of a softmax do.
+softmax.defvjp(lambda x: (jax.nn.softmax(x, 1), x), lambda x, slope: (2 * jax.vjp(jax.nn.softmax, x)[1](slope)[0],))
+
+
 def summed(x: Any) -> Any:
     return x.sum(0)
 
@@ -31,6 +40,9 @@ FALSE: dict[str, Any] = {
     "another function": tp.Map(jnp.sin, MAPPED, dense=[jnp.cos]),
     "on this platform": tp.Map(jnp.sin, MAPPED, dense=[tp.Dense(jnp.cos, platforms=("cpu",), whole=("u",))]),
     "other slopes": tp.Map(jnp.sin, MAPPED, dense=[tp.Dense(steeper, whole=())]),
+    "other slopes of what adds up to one": tp.Map(
+        lambda x: jax.nn.softmax(x, 1), "t [u] -> t [u]", dense=[tp.Dense(softmax, whole=("u",))]
+    ),
     "another state": tp.Reduce(
         summed, FOLDED, tp.monoids.Sum, dense=[tp.Dense(lambda x: 2 * summed(x), gives="state", whole=("u",))]
     ),
