@@ -12,11 +12,12 @@ from combinators.index_space.tensor_type import is_inexact
 from combinators.kernels.jaxprs import as_function
 
 
-def pullback(program: Any) -> Any:
+def pullback(program: Any, scale: int = 1) -> Any:
     """The closed jaxpr from the operands to slopes of those that have one, of a cotangent of both signs.
 
     Args:
       program: a closed jaxpr.
+      scale: of the cotangent; of 0 what a derivative makes of nothing.
 
     Returns:
       None where it has no derivative.
@@ -34,7 +35,7 @@ def pullback(program: Any) -> Any:
             return [leaf for leaf in run(*given) if is_inexact(leaf.dtype)]
 
         leaves, pull = jax.vjp(total, *(arrays[number] for number in floats))
-        return list(pull(list(map(_cotangent, leaves))))
+        return list(pull([scale * _cotangent(leaf) for leaf in leaves]))
 
     try:
         return jax.make_jaxpr(slopes)(*(jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in program.in_avals))
