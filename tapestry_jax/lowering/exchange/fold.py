@@ -12,6 +12,7 @@ from jax import lax
 
 from combinators.merging.blocks import Axes, identity_block
 from combinators.merging.extrema import Attained, Extremum
+from combinators.operations.boxes import check_numbers
 from combinators.operations.execute import states
 from combinators.operations.shaped import Shaped
 from tapestry_jax.lowering.exchange.collectives import NATIVE, extremum_over
@@ -55,7 +56,7 @@ def partial_states(
             counts = (valid_counts(cuts[dim], shaped.sizes[dim], here.size(cuts[dim].axes)) for dim in uneven)
             if neutral_in(written, blocks, uneven, sizes, empty=any(0 in each for each in counts)):
                 return _counted(shaped, neutral)
-    return _switch_on_counts(shaped, cuts, sizes, here, uneven, blocks)
+    return _switch_on_counts(shaped, cuts, sizes, here, uneven, blocks, written)
 
 
 def _counted(shaped: Shaped, blocks: Sequence[Any]) -> list[Any]:
@@ -94,6 +95,7 @@ def _switch_on_counts(
     here: Here,
     uneven: Sequence[str],
     blocks: Sequence[Any],
+    written: Shaped,
 ) -> list[Any]:
     """Run the kernel on exactly the valid cells: one branch for each combination of counts that occurs."""
     axes = sorted(frozenset().union(*(varying_axes(block) for block in blocks)))
@@ -112,7 +114,10 @@ def _switch_on_counts(
                 full = jax.eval_shape(lambda b: states(shaped, b), operands)
                 found = without_elements(shaped, _identity(shaped, full))
             else:
-                found = _counted(shaped, crop_blocks(shaped, operands, sizes, inner))
+                cells = crop_blocks(shaped, operands, sizes, inner)
+                # Of fewer cells than a device holds the kernel may be another one.
+                check_numbers(written, written.operation.kernel, cells, inner, is_state=True)
+                found = _counted(shaped, cells)
             return jax.tree.map(lambda leaf: vary(leaf, axes), found)
 
         return run

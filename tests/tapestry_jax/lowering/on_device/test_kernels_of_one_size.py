@@ -63,6 +63,17 @@ def test_a_kernel_that_chooses_by_the_size_of_its_block_is_refused_where_it_choo
     jax.eval_shape(tp.plan(graph, tp.mesh(m=3), {"c": "m"}).compile().jitted, X)
 
 
+@pytest.mark.parametrize("entry", ["m", tp.striped("m"), tp.chunks(3)])
+@pytest.mark.parametrize("kernel", [lambda x: 2 * x, jax.lax.stop_gradient], ids=["values", "slopes"])
+def test_it_is_refused_where_the_cells_that_are_left_are_fewer(entry, kernel):
+    # 13 cells in three parts: 5, and then 3 or 4.
+    arrow = tp.Reduce(lambda x: x.sum(0) if len(x) > 4 else kernel(x).sum(0), "x c -> c", tp.monoids.Sum)
+    graph = tp.trace(arrow, tp.TensorType({"x": 13, "c": 3}))
+    with pytest.raises(KernelError, match="it may read how many cells its block has") as caught:
+        jax.eval_shape(tp.plan(graph, tp.mesh(m=3), {"x": entry}).compile().jitted, jnp.zeros((13, 3)))
+    assert "box x=4" in str(caught.value) or "box x=3" in str(caught.value)
+
+
 @pytest.mark.parametrize("entry", ["m", tp.chunks(3)])
 def test_a_kernel_may_give_plain_numbers(entry):
     arrow = tp.Reduce(lambda x, y: (2.0, len(y)), "x, x -> , ", tp.monoids.Max & tp.monoids.Sum)
