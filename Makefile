@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo examples test thorough laws mutants pairs aot models browser lint format bench install
+.PHONY: help demo examples test full thorough chosen laws mutants pairs aot models browser lint format bench install
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -58,17 +58,31 @@ examples: $(STAMP) $(AOT)/.installed ## run all examples, examples/pod.py with t
 	@XLA_FLAGS= JAX_PLATFORMS=cpu $(AOT)/bin/python examples/pod.py
 
 # Lint runs beside the tests, in the time in which they wait; what it finds is told behind them.
-test: $(STAMP) ## the tests and doctests, and lint beside them
+# Without the tests that run lines which enough others run (tests/quick).
+test: $(STAMP) ## the tests and doctests, and lint beside them: in ten minutes
 	@nice -n 19 $(MAKE) --no-print-directory lint > $(VENV)/lint.txt 2>&1 & linting=$$!; failed=0; \
 	trap 'kill $$linting 2> /dev/null || true' EXIT; \
 	echo "==> pytest -n $(JOBS)"; \
-	$(BIN)/python -m pytest -q -n $(JOBS) $(BY_FILE) || failed=$$?; \
+	$(BIN)/python -m pytest -q -n $(JOBS) $(BY_FILE) --quick || failed=$$?; \
 	wait $$linting || failed=$$?; \
 	cat $(VENV)/lint.txt; exit $$failed
+
+full: lint ## lint, then all tests but those that repeat
+	@echo "==> pytest -n $(JOBS)"
+	@$(BIN)/python -m pytest -q -n $(JOBS) $(BY_FILE)
 
 thorough: lint ## lint, then all tests, those that repeat for every aggregator and monoid too
 	@echo "==> pytest -n $(JOBS) --thorough"
 	@$(BIN)/python -m pytest -q -n $(JOBS) $(BY_FILE) --thorough
+
+# Counting lines makes tests a little slower, seconds are those of this run.
+RECORDS ?= .pytest_cache/records
+chosen: $(STAMP) ## choose the tests of `make test` anew, by a run of all that writes down their seconds and lines
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[chosen]'
+	@rm -rf $(RECORDS)
+	@echo "==> pytest -n $(JOBS) -p tests.quick.recording"
+	@TAPESTRY_RECORDS=$(RECORDS) $(BIN)/python -m pytest -q -n $(JOBS) $(BY_FILE) -p tests.quick.recording
+	@$(BIN)/python -m tests.quick $(RECORDS)
 
 laws: $(STAMP) ## all laws of all that is shipped; SEED=0 EXAMPLES=10
 	@echo "==> tapestry laws laws.shipped:pieces"

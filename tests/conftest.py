@@ -15,6 +15,7 @@ import pytest
 from jax.sharding import AxisType, Mesh
 
 from tests import collecting
+from tests.quick.listed import is_left_out
 from tests.quickly import quickly
 
 SIMULATED_DEVICES = 8
@@ -69,6 +70,7 @@ hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--thorough", action="store_true", help="run the tests marked `thorough` as well")
+    parser.addoption("--quick", action="store_true", help="leave out those of tests/quick/left_out.txt")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -85,7 +87,12 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--thorough"):
         return
-    left_out = {item: None for item in items if item.get_closest_marker("thorough") is not None}
+    quick = config.getoption("--quick")
+    left_out = {
+        item: None
+        for item in items
+        if item.get_closest_marker("thorough") is not None or (quick and is_left_out(item.nodeid))
+    }
     config.hook.pytest_deselected(items=[*left_out])
     items[:] = [item for item in items if item not in left_out]
 
