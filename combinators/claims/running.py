@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from combinators.declared.boxed import runner
-from combinators.declared.runnable import apart, ways
+from combinators.declared.runnable import RaisesError, apart, ways
 from combinators.equations.effort import Effort
 
 Run: TypeAlias = "Callable[[Sequence[Any]], list[Any]]"
@@ -34,6 +34,6 @@ def told(programs: Sequence[Any], asked: Callable[[Sequence[Run]], Iterable[bool
                 effort = Effort(_EFFORT)
                 found = filter(None, asked([runner(program, way, effort) for program in programs]))
                 return len(list(itertools.islice(found, times))) == times
-        except Exception:  # noqa: BLE001 - a kernel for another machine, or a monoid that raises: nothing is known
+        except RaisesError:
             continue
     return False

@@ -23,7 +23,7 @@ from combinators.declared.compared import differ, rounds, tolerances
 from combinators.declared.drawn import drawn, is_key, moved, planted, scaled, stay
 from combinators.declared.preconditions import looks_for_infinities
 from combinators.declared.programs import alike_but_sizes
-from combinators.declared.runnable import INTERPRETED, apart, is_large, ways
+from combinators.declared.runnable import INTERPRETED, RaisesError, apart, is_large, raising, ways
 from combinators.equations.effort import Effort
 from combinators.equations.evaluate import evaluator
 from combinators.frozen import dataclass
@@ -112,7 +112,7 @@ def _parts_differ(kernel: Boxed, sizes: Sizes, box: Sizes) -> bool:
         try:
             with apart(), np.errstate(all="ignore"):
                 return _differ(kernel, found, way)
-        except Exception:  # noqa: BLE001 - a kernel for another machine, or a monoid that raises: nothing is known
+        except RaisesError:
             continue
     return False
 
@@ -196,11 +196,19 @@ class Parts:
 
 
 def runner(program: Any, way: str, effort: Effort) -> Callable[[Sequence[Any]], list[Any]]:
-    """What runs a closed jaxpr on arrays in one of its `ways`; in NumPy as long as some `effort` is left."""
-    if way == INTERPRETED:
-        return evaluator(program, effort)
-    function = jax.jit(as_function(program))
-    return lambda arrays: list(function(*arrays))
+    """What runs a closed jaxpr on arrays in one of its `ways`; in NumPy as long as some `effort` is left.
+
+    Whatever the program raises it raises as `RaisesError`.
+    """
+    with raising():
+        function = evaluator(program, effort) if way == INTERPRETED else jax.jit(as_function(program))
+
+    def run(arrays: Sequence[Any]) -> list[Any]:
+        with raising():
+            # What is computed later would raise where it is compared.
+            return function(arrays) if way == INTERPRETED else jax.block_until_ready(list(function(*arrays)))
+
+    return run
 
 
 def parts_of(kernel: Boxed, sizes: Sizes, box: Sizes) -> Parts | None:

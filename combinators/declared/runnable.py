@@ -32,6 +32,19 @@ _INTERPRETED = 1 << 14
 INTERPRETED, COMPILED = "interpreted", "compiled"
 
 
+class RaisesError(Exception):
+    """A program that is run to be looked at raises, as a kernel for another machine does: of it nothing is known."""
+
+
+@contextmanager
+def raising() -> Iterator[None]:
+    """What is raised inside is a `RaisesError`; what else is raised, where numbers are compared, is our fault."""
+    try:
+        yield
+    except Exception as error:
+        raise RaisesError from error
+
+
 def ways(programs: Collection[Any]) -> list[str]:
     """How closed jaxprs can be run, all of them alike, the best way first; none of those that cannot."""
     known = list(map(_ways, programs))

@@ -19,8 +19,8 @@ from tests.quick.choosing import Lines, chosen, written
 from tests.quick.listed import LIST
 from tests.quick.recording import BETWEEN
 
-SECONDS = 850.0
-"""Of processor time, in tests; collecting them and lint beside them take some 200 more on two cores."""
+SECONDS = 720.0
+"""Of processor time, in tests; collecting them and lint beside them take some 350 more."""
 CHEAP = 0.08
 _STARTED = 0.05
 """Who spends so many seconds in other processes is not seen to run their lines."""
