@@ -70,6 +70,12 @@ FORMS: dict[str, Callable[[Any, Any, Any, Any, Any], Any]] = {
     "all before are seen": lambda q, k, v, s, b: weighted(
         by_hand(jnp.where(jnp.arange(8)[:, None] > jnp.arange(12), scores(q, k), LOWEST)), v
     ),
+    "as many as the square of the row are seen": lambda q, k, v, s, b: weighted(
+        by_hand(jnp.where(jnp.square(jnp.arange(8))[:, None] >= jnp.arange(12), scores(q, k), LOWEST)), v
+    ),
+    "squares of keys": lambda q, k, v, s, b: weighted(
+        by_hand(jnp.where(jnp.arange(8)[:, None] >= jnp.square(jnp.arange(12)), scores(q, k), LOWEST)), v
+    ),
     "two masks": lambda q, k, v, s, b: weighted(by_hand(jnp.where(s & (ROWS >= KEYS), scores(q, k), LOWEST)), v),
 }
 

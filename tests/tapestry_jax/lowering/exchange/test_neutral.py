@@ -58,14 +58,14 @@ TRUE: dict[str, Any] = {
 }
 
 
-def serves(arrow: Any, *, empty: bool = True, dtype: Any = jnp.float32) -> bool:
-    """Whether blocks of three of ten rows may be filled."""
+def serves(arrow: Any, *, empty: bool = True, dtype: Any = jnp.float32, rows: int = 3) -> bool:
+    """Whether blocks of three of ten rows, or of more, may be filled."""
     operation = getattr(arrow, "operation", arrow)
     operands = [Struct((10, 2), dtype)] * sum(each.coordinate is None for each in operation.signature.operands)
     if len(operation.signature.operands[-1].axes) == 1 and len(operands) == 2:
         operands[1] = Struct((2,), dtype)
     shaped = shape(operation, tuple(operands))
-    sizes = {"rows": 3, "cols": 2}
+    sizes = {"rows": rows, "cols": 2}
     return neutral_in(shaped, block_structs(shaped.signature, operands, sizes), ["rows"], sizes, empty=empty)
 
 
@@ -98,6 +98,13 @@ def test_whole_numbers_are_asked_too() -> None:
     for kernel, monoid in ((lambda x: x.max(0), monoids.Max), (lambda x: x.min(0), monoids.Min)):
         with pytest.raises(KernelError, match="which is not neutral"):
             serves(tp.Reduce(kernel, FOLDED, monoid, pad=(0,)), dtype=jnp.int32)
+
+
+def test_blocks_are_asked_with_as_many_cells_as_a_device_holds() -> None:
+    fold = tp.Reduce(lambda x: x.sum(0) + (x == 0).sum(0) * (len(x) > 5), FOLDED, monoids.Sum, pad=(0,))
+    assert serves(fold, rows=3)
+    with pytest.raises(KernelError, match="which is not neutral to it"):
+        serves(fold, rows=7)
 
 
 def test_blocks_of_padding_alone_must_give_an_identity() -> None:
