@@ -329,6 +329,9 @@ def _slice(axis: Axis | str, places: Mapping[str, int], box: Sizes, sizes: Sizes
         start, stop = axis_extent(axis, box)
         moved = sum(term.coefficient * places.get(term.name, 0) for term in axis.terms) - axis_extent(axis, sizes)[0]
         return slice(start + moved, stop + moved)
+    # Cells that a monoid adds to what the signature names, such as bins, are no dimension of the index space.
+    if not box.keys() >= set(axis.names):
+        return slice(0, size)
     # Of a composition the outermost alone is cut.
     low = places.get(axis.names[0], 0) * math.prod(sizes[name] for name in axis.names[1:]) if axis.names else 0
     return slice(low, low + axis_size(axis, box))

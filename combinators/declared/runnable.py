@@ -37,7 +37,7 @@ class RaisesError(Exception):
 
 
 @contextmanager
-def raising() -> Iterator[None]:
+def raising() -> Generator[None]:
     """What is raised inside is a `RaisesError`; what else is raised, where numbers are compared, is our fault."""
     try:
         yield

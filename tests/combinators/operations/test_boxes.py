@@ -185,6 +185,32 @@ FALSE.update(
         ),
     }
 )
+
+
+def bins(x: Any) -> Any:
+    """Cells that a state has beside those that its signature names: how many rows are larger."""
+    return (x[:, :, None] > jnp.arange(3)).sum(0).astype(x.dtype)
+
+
+FALSE.update(
+    {
+        "bins by sizes": (
+            tp.Reduce(lambda x: bins(x) * (1 if len(x) > 4 else 2), FOLDED, tp.monoids.Sum),
+            {"rows": 3},
+        ),
+        "shares of bins": (tp.Reduce(lambda x: bins(x) / (1 + bins(x).max()), FOLDED, tp.monoids.Sum), {"rows": 3}),
+        "bins of some columns": (
+            tp.Reduce(lambda x: bins(x if x.shape[1] > 1 else -x), FOLDED, tp.monoids.Sum),
+            {"cols": 1},
+        ),
+    }
+)
+TRUE.update(
+    {
+        "bins": (tp.Reduce(bins, FOLDED, tp.monoids.Sum), {"rows": 4}),
+        "bins of columns": (tp.Reduce(bins, FOLDED, tp.monoids.Sum), {"rows": 4, "cols": 1}),
+    }
+)
 SPLIT, EVERY_OTHER = "(h d) -> h d", "(2*t) -> t"
 FALSE.update(
     {
@@ -221,7 +247,7 @@ def held(arrow: Any, box: dict[str, int], dtype: Any = jnp.float32) -> None:
     cases(
         "a number of a parameter, two dimensions, a window, a fold, one cell of a fold, a loop, the wrong way to "
         "split, a place in what is sorted, a sum that stops far off, a sum that is rounded, no sum beside NaN, "
-        "nothing beside an infinity",
+        "nothing beside an infinity, bins by sizes, shares of bins, bins of some columns",
         FALSE,
     ),
 )
@@ -261,7 +287,11 @@ def test_sums_of_few_bits_that_stand_still_are_taken() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    cases("another way, what is chaotic, coordinates, an order, sorted edges, every other, a loop without NaN", TRUE),
+    cases(
+        "another way, what is chaotic, coordinates, an order, sorted edges, every other, a loop without NaN, "
+        "bins, bins of columns",
+        TRUE,
+    ),
 )
 def test_other_ways_to_the_same_are_taken(name: str) -> None:
     held(*TRUE[name])

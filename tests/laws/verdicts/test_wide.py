@@ -51,6 +51,20 @@ def test_casts_round_nothing(function, reference):
     assert wide.unit == 2.0**-8
 
 
+@pytest.mark.parametrize(("place", "taken"), [(-7, 0), (0, 0), (1, 1), (2, 2), (9, 2)])
+def test_of_branches_that_are_not_there_the_nearest_is_taken(place, taken):
+    def chosen(place):
+        return jax.lax.switch(place, [lambda: 0.0, lambda: 1.0, lambda: 2.0])
+
+    def placed(place):
+        # `switch` clamps itself, the primitive behind it as well.
+        branches = [jax.make_jaxpr(lambda n=n: jnp.float32(n))() for n in range(3)]
+        return jax.lax.cond_p.bind(place, branches=tuple(branches))[0]
+
+    for function in (chosen, placed):
+        assert Wide.of(function, np.int32(place))((np.int32(place),))[0].array == taken
+
+
 def test_what_reads_bits_runs_as_it_was_traced():
     def sign(x):
         return jax.lax.bitcast_convert_type(x, jnp.uint32) >> 31

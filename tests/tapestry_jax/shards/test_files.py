@@ -153,6 +153,15 @@ def _routes(part: Any) -> Any:
             yield from _routes(part[key])
 
 
+@pytest.mark.parametrize("number", [2**63, -(2**63)])
+def test_numbers_that_no_index_reaches_are_refused(number: int) -> None:
+    stored = json.loads(shards_of("halo").to_json())
+    stored["content"]["program"]["pieces"][0]["box"][0]["low"] = number
+    del stored["sha256"]
+    with pytest.raises(tp.FormatError, match=r"an integer below 2\*\*63"):
+        ShardedGraph.from_json(json.dumps(stored), allow=HERE)
+
+
 def test_more_turns_than_are_counted_are_refused() -> None:
     graph = tp.trace(tp.iterate(tp.Map(jnp.sin), 3), tp.TensorType({"x": 4}))
     stored = json.loads(tp.plan(graph, tp.mesh(d=1), {"x": "d"}).shards().to_json())

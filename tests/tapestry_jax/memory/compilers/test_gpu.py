@@ -88,6 +88,15 @@ def test_transpositions_copy_unless_a_product_reads_or_makes_them(function, kind
     assert [node.kind for node in program(function, SQUARE, SQUARE).nodes if node.name == "transpose"] == [kind]
 
 
+@pytest.mark.parametrize(("function", "kind"), [(turned, FUSED), (taken_in, VIEW)])
+def test_transpositions_in_loops_are_those_outside(function, kind):
+    def looped(x, w):
+        return jax.lax.scan(lambda carry, _: (function(carry, w), None), x, None, length=3)[0]
+
+    (loop,) = (node for node in program(looped, SQUARE, SQUARE).nodes if node.bodies)
+    assert [node.kind for node in loop.bodies[0].nodes if node.name == "transpose"] == [kind]
+
+
 @pytest.mark.parametrize(("cut", "copies"), [(1, 2), (0, 1)])
 def test_all_to_alls_send_along_the_first_dimension_of_a_copy(mesh8: Any, cut: int, copies: int):
     def sent(x: Any) -> Any:
