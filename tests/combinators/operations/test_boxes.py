@@ -198,7 +198,10 @@ FALSE.update(
             tp.Reduce(lambda x: bins(x) * (1 if len(x) > 4 else 2), FOLDED, tp.monoids.Sum),
             {"rows": 3},
         ),
-        "shares of bins": (tp.Reduce(lambda x: bins(x) / (1 + bins(x).max()), FOLDED, tp.monoids.Sum), {"rows": 3}),
+        "shares of bins": (
+            tp.Reduce(lambda x: bins(x) / (1 + bins(x).max(-1, keepdims=True)), FOLDED, tp.monoids.Sum),
+            {"rows": 3},
+        ),
         "bins of some columns": (
             tp.Reduce(lambda x: bins(x if x.shape[1] > 1 else -x), FOLDED, tp.monoids.Sum),
             {"cols": 1},
