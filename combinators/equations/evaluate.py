@@ -133,11 +133,21 @@ def _while(equation: Any, effort: Effort | None) -> Run:
 
     def run(operands: Sequence[Any]) -> list[Any]:
         carry = list(operands[fixed:])
-        while condition([*operands[:asked], *carry])[0]:
-            carry = body([*operands[asked:fixed], *carry])
+        while np.any(going := condition([*operands[:asked], *carry])[0]):
+            after = body([*operands[asked:fixed], *carry])
+            carry = [going_on(going, *each) for each in zip(after, carry, strict=True)]
         return carry
 
     return run
+
+
+def going_on(going: Any, after: Any, before: Any) -> Any:
+    """What a loop carries: of many at once, as `jax.vmap` makes them, those that have ended keep what they have."""
+    if np.ndim(going) == 0:
+        return after
+    going = np.reshape(going, (*np.shape(going), *(1,) * (np.ndim(before) - np.ndim(going))))
+    # Typed random keys are arrays of JAX alone.
+    return jnp.where(going, after, before) if isinstance(before, jax.Array) else np.where(going, after, before)
 
 
 def _cond(equation: Any, effort: Effort | None) -> Run:

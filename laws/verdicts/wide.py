@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from combinators.equations.effort import Effort, cost
+from combinators.equations.evaluate import going_on
 from combinators.equations.primitives import run_primitive
 from combinators.kernels.jaxprs import is_literal, programs_inside, scan_parts
 from laws.verdicts.rounded import Rounding, Value, is_float, is_fold, keeps_terms, roundings, unit_of
@@ -310,11 +311,21 @@ def _while(equation: Any) -> Run:
 
     def run(operands: list[Value], rounding: Rounding | None, effort: Effort) -> list[Value]:
         carry = list(operands[fixed:])
-        while condition([*operands[:asked], *carry], rounding, effort)[0].array:
-            carry = body([*operands[asked:fixed], *carry], rounding, effort)
+        while np.any(going := condition([*operands[:asked], *carry], rounding, effort)[0].array):
+            after = body([*operands[asked:fixed], *carry], rounding, effort)
+            carry = [_going_on(going, *each) for each in zip(after, carry, strict=True)]
         return carry
 
     return run
+
+
+def _going_on(going: Any, after: Value, before: Value) -> Value:
+    if np.ndim(going) == 0:
+        return after
+    arrays = after.array, before.array
+    others = [each.array if each.other is None else each.other for each in (after, before)]
+    rounded = after.other is not None or before.other is not None
+    return Value(going_on(going, *arrays), going_on(going, *others) if rounded else None)
 
 
 def _cond(equation: Any) -> Run:

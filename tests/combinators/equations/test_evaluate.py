@@ -21,6 +21,21 @@ def loops(x: Any) -> Any:
     return total, rows, none, least
 
 
+def many_loops(x: Any) -> Any:
+    """Each row goes on until it is large enough, in a loop for all of them; keys go round as well."""
+    keys = jax.random.split(jax.random.key(0), x.shape[0])
+
+    def turn(carry: Any) -> Any:
+        row, turns, key = carry
+        return row * 1.5 + 1, turns + 1, jax.random.fold_in(key, turns)
+
+    def of_row(row: Any, key: Any) -> Any:
+        row, turns, key = jax.lax.while_loop(lambda carry: jnp.abs(carry[0]).sum() < 20, turn, (row, 0, key))
+        return row, turns, jax.random.key_data(key)
+
+    return jax.vmap(of_row)(x, keys)
+
+
 def choices(x: Any) -> Any:
     def chosen(index: Any, row: Any) -> Any:
         return lax.switch(index, [jnp.sin, jnp.cos, jax.nn.relu], row)
@@ -42,7 +57,7 @@ def shapes(x: Any) -> Any:
     return jnp.reshape(x, (6, 2), order="F"), lax.reshape(x, (2, 6), (1, 0)), x[:, None].squeeze(1), jnp.ravel(x)
 
 
-@pytest.mark.parametrize("function", [loops, choices, calls, shapes, unknown])
+@pytest.mark.parametrize("function", [loops, many_loops, choices, calls, shapes, unknown])
 def test_a_program_in_numpy_gives_what_jax_gives(function: Any) -> None:
     x = normal(4, 3)
     found = evaluator(jax.make_jaxpr(function)(x))([np.asarray(x)])

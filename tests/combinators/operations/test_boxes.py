@@ -192,6 +192,14 @@ def bins(x: Any) -> Any:
     return (x[:, :, None] > jnp.arange(3)).sum(0).astype(x.dtype)
 
 
+def until_large(x: Any) -> Any:
+    """As many loops as rows, each with an end of its own."""
+    return jax.vmap(lambda row: jax.lax.while_loop(lambda c: c.sum() < 9, lambda c: 2 * c + 1, jnp.abs(row)))(x)
+
+
+IN_ROWS = "rows [cols] -> rows [cols]"
+TRUE["many loops"] = tp.Map(until_large, IN_ROWS), {"rows": 2}
+FALSE["many loops by sizes"] = tp.Map(lambda x: until_large(x) * (1 if len(x) > 4 else 2), IN_ROWS), {"rows": 2}
 FALSE.update(
     {
         "bins by sizes": (
@@ -250,7 +258,7 @@ def held(arrow: Any, box: dict[str, int], dtype: Any = jnp.float32) -> None:
     cases(
         "a number of a parameter, two dimensions, a window, a fold, one cell of a fold, a loop, the wrong way to "
         "split, a place in what is sorted, a sum that stops far off, a sum that is rounded, no sum beside NaN, "
-        "nothing beside an infinity, bins by sizes, shares of bins, bins of some columns",
+        "nothing beside an infinity, bins by sizes, shares of bins, bins of some columns, many loops by sizes",
         FALSE,
     ),
 )
@@ -292,7 +300,7 @@ def test_sums_of_few_bits_that_stand_still_are_taken() -> None:
     "name",
     cases(
         "another way, what is chaotic, coordinates, an order, sorted edges, every other, a loop without NaN, "
-        "bins, bins of columns",
+        "bins, bins of columns, many loops",
         TRUE,
     ),
 )

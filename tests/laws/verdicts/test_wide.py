@@ -43,7 +43,25 @@ def looped_by_hand(x):
     return carry + rows
 
 
-@pytest.mark.parametrize(("function", "reference"), [(narrow, by_hand), (looped, looped_by_hand)])
+def many_loops(x):
+    """Each ends by itself."""
+    return jax.vmap(lambda v: jax.lax.while_loop(lambda c: c < 9, lambda c: c.astype(BF16).astype(c.dtype) * 2 + 1, v))(
+        jnp.abs(x)
+    )
+
+
+def many_by_hand(x):
+    found = []
+    for number in np.abs(x):
+        while number < 9:
+            number = number * 2 + 1
+        found.append(number)
+    return np.array(found)
+
+
+@pytest.mark.parametrize(
+    ("function", "reference"), [(many_loops, many_by_hand), (narrow, by_hand), (looped, looped_by_hand)]
+)
 def test_casts_round_nothing(function, reference):
     wide = Wide.of(function, X)
     np.testing.assert_allclose(wide((X,))[0].array, reference(X.astype(np.float64)), rtol=1e-14)
