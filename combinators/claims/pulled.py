@@ -65,10 +65,7 @@ def _corner_pulls_otherwise(kernel: Boxed, parts: Parts, corner: Mapping[str, in
     def of_boxes(*arrays: Any) -> list[Any]:
         return _joined(parts, parts.boxes, parts.blocks(kernel, arrays, corner))
 
-    try:
-        programs = [jax.make_jaxpr(each)(*structs) for each in (of_whole, of_boxes)]
-    except Exception:  # noqa: BLE001 - a kernel may raise in any way, which is told where it runs
-        return False
+    programs = [jax.make_jaxpr(each)(*structs) for each in (of_whole, of_boxes)]
 
     def asked(runs: Sequence[Run]) -> Iterator[bool]:
         whole, boxes, of_nothing = runs

@@ -69,6 +69,15 @@ BY_SIZES: dict[str, Any] = {
         FOLDED,
         tp.monoids.Sum,
     ),
+    # States have cells beside those of the signature.
+    "of powers": tp.Reduce(
+        pulled(
+            lambda x: jnp.stack([x.sum(0), (x * x).sum(0)], -1),
+            lambda x, g: (g[:, 0] + 2 * x * g[:, 1]) * (2 if len(x) > 4 else 1),
+        ),
+        FOLDED,
+        tp.monoids.Sum,
+    ),
     "the first alone": tp.Reduce(
         pulled(lambda x: x.sum(0), lambda x, g: jnp.zeros(x.shape).at[0].set(g)), FOLDED, tp.monoids.Sum
     ),
@@ -89,6 +98,14 @@ TRUE: dict[str, Any] = {
         jax.vmap(lambda row: jax.lax.scan(lambda c, v: (jax.lax.stop_gradient(c) / 2 + v, c + v), 0.0, row)[1]),
         "batch [embed] -> batch [embed]",
     ),
+    "powers": tp.Reduce(
+        pulled(
+            lambda x: jnp.stack([x.sum(0), (x * x).sum(0)], -1),
+            lambda x, g: g[:, 0] + 2 * x * g[:, 1],
+        ),
+        FOLDED,
+        tp.monoids.Sum,
+    ),
     "a maximum": tp.Reduce(
         pulled(lambda x: x.max(0), lambda x, g: jnp.where(x == x.max(0), g, 0)), FOLDED, tp.monoids.Max
     ),
@@ -96,7 +113,7 @@ TRUE: dict[str, Any] = {
 
 
 def slope(of: Any) -> Any:
-    return jax.grad(lambda x: (of(x) * (1 + jnp.arange(4))).sum())
+    return jax.grad(lambda x: (of(x).reshape(-1, 4) * (1 + jnp.arange(4))).sum())
 
 
 @pytest.mark.parametrize("name", BY_SIZES)
