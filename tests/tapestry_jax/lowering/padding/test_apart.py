@@ -44,12 +44,18 @@ def twice(x: Any, w: Any, v: Any) -> Any:
     return _SCALE(tp.Map(jnp.exp, "r -> r")(_SCALE(x, w)), v)
 
 
+def alone_then_shared(x: Any, w: Any) -> Any:
+    """What is finite becomes infinite where rows share nothing, and then meets what they share."""
+    return _SCALE(tp.Map(lambda x: 1 / x, "r -> r")(x), w)
+
+
 PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
     "product": (_SCALE, ((ROWS,), ())),
     "contraction": (tp.einsum("r c, c d -> r d"), ((ROWS, 2), (2, 2))),
     "quotient": (tp.Map(lambda x, w: w / x, "r, -> r"), ((ROWS,), ())),
     "thrice": (tp.Map(thrice, "r, -> r"), ((ROWS,), ())),
     "two": (twice, ((ROWS,), (), ())),
+    "alone, then shared": (alone_then_shared, ((ROWS,), ())),
     "window": (tp.Map(beside, "(r+[d]-1), -> r", sizes={"d": 3}, boundary="zero"), ((ROWS,), ())),
     "prefixes": (tp.Scan(tp.monoids.Prod, "t r, -> t r", "t", kernel=jnp.multiply), ((2, ROWS), ())),
     "rows alone": (tp.Map(lambda x: 1 / x, "r -> r"), ((ROWS,),)),
@@ -60,6 +66,7 @@ QUICK = {
     ("quotient", "both"),
     ("thrice", "chunks"),
     ("two", "stripes"),
+    ("alone, then shared", "four"),
     ("window", "chunks"),
     ("prefixes", "four"),
     ("rows alone", "stripes"),
