@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from combinators.claims.running import Run, told
@@ -88,6 +89,6 @@ def _joined(parts: Parts, sizes: Sequence[Mapping[str, int]], blocks: Sequence[S
     states = [
         as_function(parts.programs[tuple(each.values())])(*block) for each, block in zip(sizes, blocks, strict=True)
     ]
-    if not parts.joined:
-        return list(states[0])
-    return list(as_function(parts.joined[len(states)])(*itertools.chain(*states)))
+    found = as_function(parts.joined[len(states)])(*itertools.chain(*states)) if parts.joined else states[0]
+    # A program that gives plain numbers gives them as they are.
+    return list(map(jnp.asarray, found))

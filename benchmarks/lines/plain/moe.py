@@ -24,7 +24,7 @@ class MoE(nnx.Module):
         chances = jax.nn.softmax(self.router(x))
         shares, numbers = lax.top_k(chances, self.top_k)
         shares = shares / shares.sum(-1, keepdims=True)
-        taken = jax.nn.one_hot(numbers, experts)
+        taken = jax.nn.one_hot(numbers, experts, dtype=int)
         in_turn = jnp.swapaxes(taken, 1, 2).reshape(rows, -1, experts)
         rank = jnp.swapaxes((jnp.cumsum(in_turn, 1) - in_turn).reshape(rows, self.top_k, -1, experts), 1, 2)
         places = taken[..., None] * jax.nn.one_hot(rank, capacity)
