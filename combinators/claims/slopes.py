@@ -32,7 +32,8 @@ def pullback(program: Any, scale: int = 1) -> Any:
             given = list(arrays)
             for number, array in zip(floats, chosen, strict=True):
                 given[number] = array
-            return [leaf for leaf in run(*given) if is_inexact(leaf.dtype)]
+            # A program that gives plain numbers gives them as they are.
+            return [leaf for leaf in map(jnp.asarray, run(*given)) if is_inexact(leaf.dtype)]
 
         leaves, pull = jax.vjp(total, *(arrays[number] for number in floats))
         return list(pull([scale * _cotangent(leaf) for leaf in leaves]))

@@ -107,4 +107,6 @@ def test_slopes_are_a_program_of_the_operands_that_have_some() -> None:
     assert sloped(program) == [0]
     found = pullback(program)
     assert [aval.dtype for aval in found.out_avals] == [jnp.float32]
+    beside = pullback(traced(lambda x: (jnp.sin(x), 2.0)))
+    assert beside is not None and len(beside.out_avals) == 1, "a plain number among the results hides no slope"
     assert pullback(traced(lambda x: x > 0)) is None and pullback(traced(lambda x: jnp.round(x).astype(int))) is None
