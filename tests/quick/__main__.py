@@ -15,7 +15,7 @@ import numpy as np
 from coverage import CoverageData
 
 from tests.quick.asked import asked_for
-from tests.quick.choosing import Lines, chosen, written
+from tests.quick.choosing import Lines, chosen
 from tests.quick.listed import LIST
 from tests.quick.recording import BETWEEN
 
@@ -37,7 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
     always = {test for test, _, others in rows if others > _STARTED} | asked_for(seconds)
     lines = read_lines(options.folder)
     kept = chosen(seconds, lines, options.seconds, always, CHEAP)
-    LIST.write_text("\n".join([*written(seconds, seconds.keys() - kept), ""]), encoding="utf-8")
+    LIST.write_text("\n".join([*sorted(seconds.keys() - kept), ""]), encoding="utf-8")
     spent = sum(seconds[test] for test in kept)
     print(f"{len(kept):,} of {len(seconds):,} tests, {spent:.0f} of {sum(seconds.values()):.0f} s: {told(lines, kept)}")
     return 0

@@ -12,8 +12,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import numpy as np
 
-from tests.quick.listed import function_of
-
 Lines = Mapping[str, np.ndarray]
 """The lines that each test runs, as numbers."""
 
@@ -91,20 +89,3 @@ def _greedy(
             heapq.heappush(queue, (-now, test))
             continue
         yield test
-
-
-def written(tests: Collection[str], left_out: Collection[str]) -> list[str]:
-    """The tests that are left out, in the fewest lines: a function whose tests are all left out is one.
-
-    Args:
-      tests: all, by their ids; `file::function[parameters]`.
-      left_out: some of them.
-    """
-    functions: dict[str, list[str]] = {}
-    for test in tests:
-        functions.setdefault(function_of(test), []).append(test)
-    found: list[str] = []
-    for function, each in functions.items():
-        out = [test for test in each if test in left_out]
-        found += [function] if len(out) == len(each) else out
-    return sorted(found)
