@@ -14,7 +14,13 @@ from combinators.index_space.tensor_type import type_of, words_of
 from combinators.index_space.usable import check_usable
 from combinators.kernels.immutable import Immutable
 from tapestry_jax.lowering.boundary import padded, placed, sharding, spec, without_padding_gradient
-from tapestry_jax.lowering.devices import has_ambient_mesh, is_compile_only, is_traced, require_running
+from tapestry_jax.lowering.devices import (
+    has_ambient_mesh,
+    is_compile_only,
+    is_traced,
+    require_running,
+    require_sendable,
+)
 from tapestry_jax.lowering.on_device.here import Here
 from tapestry_jax.lowering.program import run_schedule
 from tapestry_jax.planning.scheduling.schedule import Schedule, Slot
@@ -109,6 +115,7 @@ class Compiled(Immutable):
 
 def build(schedule: Schedule, mesh: Any) -> Any:
     """One `shard_map` program with explicit collectives, from arguments as they are stored to results as they are."""
+    require_sendable((slot.type for slot in schedule.slots), mesh)
     graph = schedule.graph
     slots = [schedule.slots[slot] for slot in schedule.inputs]
     results = [schedule.slots[slot] for slot in schedule.outputs]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import jax
 from jax.sharding import Mesh
 
-from combinators.errors import MeshError, message
+from combinators.errors import MeshError, PlanError, message
+from combinators.index_space.tensor_type import TensorType
+
+_TWO_BITS = frozenset(("int2", "uint2"))
 
 
 def require_devices(mesh: Any) -> Mesh:
@@ -51,6 +55,27 @@ def require_running(mesh: Any) -> Mesh:
             remedy="Ask the compiler with plan.compile_only(), or plan again for devices of this machine: tp.mesh.",
         )
     )
+
+
+def require_sendable(kinds: Iterable[TensorType], mesh: Any) -> None:
+    """Refuse elements of two bits where XLA for CPUs would send them: it sends others, and may end the process.
+
+    Found by `jax.shard_map` alone (jax 0.10.2): what an all-gather of `int2` brings is wrong from some place on.
+
+    Raises:
+      PlanError: for several CPU devices and values of such a type.
+    """
+    if not isinstance(mesh, Mesh) or mesh.size == 1 or mesh.devices.flat[0].platform != "cpu":
+        return
+    for kind in kinds:
+        if kind.dtype.name in _TWO_BITS:
+            raise PlanError(
+                message(
+                    f"the plan holds values of {kind.dtype.name} on {mesh.size} CPU devices",
+                    "XLA for CPUs sends elements of two bits wrongly from one device to another",
+                    remedy="Take int4, int8 or another type for what is planned, or a mesh of one device.",
+                )
+            )
 
 
 def has_ambient_mesh(mesh: Any) -> bool:

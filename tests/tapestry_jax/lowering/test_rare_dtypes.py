@@ -79,3 +79,18 @@ def test_planned_is_unplanned(dtype: str, program: str, plan: str) -> None:
         for own, wanted in zip(*slopes, strict=True):
             assert own.dtype == wanted.dtype
             np.testing.assert_array_equal(wide(own), wide(wanted))
+
+
+@pytest.mark.parametrize("dtype", ["int2", "uint2"])
+def test_what_xla_sends_wrongly_is_refused_where_it_would_be_sent(dtype: str) -> None:
+    x = jnp.ones((ROWS, 3)).astype(dtype)
+    graph = tp.trace(tp.Map(lambda x: x[:, ::-1], "r [c] -> r [c]"), x)
+    with pytest.raises(tp.PlanError) as caught:
+        tp.plan(graph, tp.mesh(m=2), {"r": "m"}).compile()
+    assert str(caught.value) == (
+        f"the plan holds values of {dtype} on 2 CPU devices\n"
+        "  XLA for CPUs sends elements of two bits wrongly from one device to another\n"
+        "  Take int4, int8 or another type for what is planned, or a mesh of one device."
+    )
+    alone = tp.plan(graph, tp.mesh(m=1), {"r": tp.chunks(size=2)}).compile()
+    np.testing.assert_array_equal(wide(alone(x)), wide(x))
