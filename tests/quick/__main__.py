@@ -33,9 +33,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=SECONDS, help="of all tests that run (%(default)s)")
     options = parser.parse_args(arguments)
     rows = [json.loads(line) for path in options.folder.glob("seconds-*") for line in path.open(encoding="utf-8")]
+    lines = read_lines(options.folder)
+    if not rows or not lines:
+        parser.error(f"no records in {options.folder}: run pytest with -p tests.quick.recording, as `make chosen` does")
     seconds = {test: own + others for test, own, others in rows}
     always = {test for test, _, others in rows if others > _STARTED} | asked_for(seconds)
-    lines = read_lines(options.folder)
     kept = chosen(seconds, lines, options.seconds, always, CHEAP)
     LIST.write_text("\n".join([*sorted(seconds.keys() - kept), ""]), encoding="utf-8")
     spent = sum(seconds[test] for test in kept)

@@ -60,6 +60,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Begin, in each process that runs tests."""
     worker = os.environ.get("PYTEST_XDIST_WORKER", "")
     if worker or not session.config.getoption("numprocesses", None):
+        if "TAPESTRY_RECORDS" not in os.environ:
+            raise pytest.UsageError("TAPESTRY_RECORDS names no folder for what tests take and run")
         folder = Path(os.environ["TAPESTRY_RECORDS"])
         folder.mkdir(parents=True, exist_ok=True)
         session.config.pluginmanager.register(Recorder(folder.resolve(), worker or "alone"))
