@@ -12,17 +12,18 @@ from typing import Any
 
 import jax
 
+from combinators.claims.cut import Boxed
+from combinators.claims.fewer import few_of
 from combinators.claims.running import Run, told
 from combinators.claims.slopes import pullback
 from combinators.declared.backward import has_stopped, has_written
-from combinators.declared.boxed import Boxed, plain
 from combinators.declared.compared import CLOSE, differ, tolerances
 from combinators.declared.drawn import are_whole, drawn, moved, scaled, stay
 from combinators.declared.runnable import is_large
 from combinators.frozen import dataclass
 
-# Cells of a block along what is mapped or folded, and steps of a scan; blocks are small, so many are drawn.
-_FEW, _STEPS, _ROUNDS = 2, 4, 4
+# Steps of a scan; blocks are small, so many are drawn.
+_STEPS, _ROUNDS = 4, 4
 # Sums that stop at some number are sums of small ones.
 _SCALES = (1, 10_000)
 # What is known by chance alone, or by an inverse that is none, is not known: so many draws have to differ.
@@ -58,7 +59,7 @@ def merges_otherwise(
       over: the dimension of a scan, each of whose steps is a state; None of a fold, whose blocks give one each.
       axes: of a scan, where `over` lies among the axes of each leaf; None of a fold.
     """
-    sizes = {**kernel.sizes, **{dim: min(kernel.sizes[dim], _FEW) for dim in plain(kernel.signature)}}
+    sizes = few_of(kernel)
     if over is not None:
         sizes[over] = min(kernel.sizes[over], _STEPS)
         if sizes[over] < claimed.count:

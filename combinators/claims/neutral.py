@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from combinators.claims.cut import Boxed, joined
+from combinators.claims.fewer import few_of
 from combinators.claims.running import told
 from combinators.claims.slopes import pullback, sloped
-from combinators.declared.boxed import Boxed, joined, plain
 from combinators.declared.compared import CLOSE, differ, tolerances
 from combinators.declared.drawn import are_whole, drawn, moved, scaled, stay
 from combinators.declared.runnable import is_large
@@ -22,7 +23,6 @@ from combinators.frozen import dataclass
 
 # Behind numbers of either sign and of this size a neutral value must be one as well: an extremum may be far from 0.
 _SCALES = (1, 10_000)
-_FEW = 2
 
 Sizes = dict[str, int]
 Values = Sequence[float | int | None]
@@ -94,7 +94,7 @@ def _asked(question: Question, kernel: Boxed, values: Values, dims: Collection[s
 
 def _cases(kernel: Boxed, values: Values, dims: Collection[str], box: Mapping[str, int]) -> Iterator[_Case]:
     """A few cells and one more; then as many as a device holds, if they are not too many to be run."""
-    few = {**kernel.sizes, **{dim: min(kernel.sizes[dim], _FEW) for dim in plain(kernel.signature)}}
+    few = few_of(kernel)
     held = {**kernel.sizes, **box}
     pairs = [(few, {**few, **{dim: few[dim] + 1 for dim in cut}}) for cut in ([dim] for dim in dims)]
     if len(dims) > 1:

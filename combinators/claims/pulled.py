@@ -15,15 +15,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from combinators.claims.cut import Boxed, Parts, slices
+from combinators.claims.fewer import asked_at
 from combinators.claims.running import Run, told
 from combinators.claims.slopes import pullback
-from combinators.declared.boxed import Boxed, Parts, parts_of, plain, slices
 from combinators.declared.compared import differ
 from combinators.declared.drawn import drawn, moved
-from combinators.declared.runnable import is_large
 from combinators.kernels.jaxprs import as_function
 
 _ROUNDS = 2
+# What pulls back runs forward first, and holds both.
+_SHARE = 1 / 4
 # At a kink one draw may differ by chance.
 _DIFFERING = 2
 
@@ -35,19 +37,15 @@ def pulls_otherwise(kernel: Boxed, box: Mapping[str, int]) -> bool:
       kernel: on all of its cells.
       box: the sizes of a part of its index space, no greater than the whole.
     """
-    sizes, part = dict(kernel.sizes), dict(box)
-    cut = [dim for dim, size in sizes.items() if part[dim] != size]
-    if not cut or not all(0 < part[dim] <= sizes[dim] for dim in sizes):
+    cut = [dim for dim, size in kernel.sizes.items() if box[dim] != size]
+    if not cut or not all(0 < box[dim] <= size for dim, size in kernel.sizes.items()):
         return False
-    program = kernel.at(sizes)
-    if program is None:
-        return False
-    if is_large(program):
-        few = {dim: min(sizes[dim], 2) for dim in plain(kernel.signature) - set(cut)}
-        sizes, part = {**sizes, **few}, {**part, **few}
-    parts = parts_of(kernel, sizes, part)
+    return any(_parts_pull_otherwise(kernel, parts) for parts in asked_at(kernel, box, _SHARE))
+
+
+def _parts_pull_otherwise(kernel: Boxed, parts: Parts) -> bool:
     # Sums of few bits are other numbers in each order.
-    if parts is None or (len(parts.boxes) > 1 and parts.rounds):
+    if len(parts.boxes) > 1 and parts.rounds:
         return False
     return any(_corner_pulls_otherwise(kernel, parts, corner) for corner in parts.corners)
 

@@ -6,11 +6,13 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
+import jax
 import numpy as np
 
-from combinators.declared.boxed import runner
-from combinators.declared.runnable import RaisesError, apart, ways
+from combinators.declared.runnable import INTERPRETED, RaisesError, apart, raising, ways
 from combinators.equations.effort import Effort
+from combinators.equations.evaluate import evaluator
+from combinators.kernels.jaxprs import as_function
 
 Run: TypeAlias = "Callable[[Sequence[Any]], list[Any]]"
 
@@ -37,3 +39,19 @@ def told(programs: Sequence[Any], asked: Callable[[Sequence[Run]], Iterable[bool
         except RaisesError:
             continue
     return False
+
+
+def runner(program: Any, way: str, effort: Effort) -> Callable[[Sequence[Any]], list[Any]]:
+    """What runs a closed jaxpr on arrays in one of its `ways`; in NumPy as long as some `effort` is left.
+
+    Whatever the program raises it raises as `RaisesError`.
+    """
+    with raising():
+        function = evaluator(program, effort) if way == INTERPRETED else jax.jit(as_function(program))
+
+    def run(arrays: Sequence[Any]) -> list[Any]:
+        with raising():
+            # What is computed later would raise where it is compared.
+            return function(arrays) if way == INTERPRETED else jax.block_until_ready(list(function(*arrays)))
+
+    return run

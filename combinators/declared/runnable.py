@@ -45,34 +45,44 @@ def raising() -> Generator[None]:
         raise RaisesError from error
 
 
-def ways(programs: Collection[Any]) -> list[str]:
-    """How closed jaxprs can be run, all of them alike, the best way first; none of those that cannot."""
-    known = list(map(_ways, programs))
+def ways(programs: Collection[Any], share: float = 1) -> list[str]:
+    """How closed jaxprs can be run, all of them alike, the best way first; none of those that cannot.
+
+    Args:
+      programs: of None, which could not be traced, nothing can be run.
+      share: of what may be run, how much each may take.
+    """
+    known = [_ways(program, share) for program in programs]
     ordered = known[0] if known else []
     return [way for way in ordered if all(way in each for each in known)]
 
 
-def _ways(program: Any) -> list[str]:
-    if program is None or is_acting(program):
-        return []
-    avals = (*program.in_avals, *program.out_avals)
-    if not all(isinstance(aval.dtype, np.dtype) or is_key(aval.dtype) for aval in avals):
+def _ways(program: Any, share: float) -> list[str]:
+    if program is None or never_runs(program) or excess(program) > share:
         return []
     equations = list(_equations(program.jaxpr, 1))
     names = {equation.primitive.name for equation, _ in equations}
-    if cells_of(program) > _CELLS or any(part in name for name in names for part in _FOREIGN):
-        return []
     called_back = SILENT | {PURE}
-    compiled = (
-        "while" not in names
-        and names.isdisjoint(called_back)
-        and len(equations) <= _EQUATIONS
-        and sum(times * work(equation) for equation, times in equations) <= _WORK
-    )
-    interpreted = sum(times * cost(equation) for equation, times in equations) <= _INTERPRETED
+    compiled = "while" not in names and names.isdisjoint(called_back) and len(equations) <= _EQUATIONS
+    interpreted = sum(times * cost(equation) for equation, times in equations) <= _INTERPRETED * share
     found = [INTERPRETED] * interpreted + [COMPILED] * compiled
     # Each equation that NumPy does not know is compiled by itself.
     return found if names <= PRIMITIVES.keys() | CONTROL.keys() | called_back else found[::-1]
+
+
+def never_runs(program: Any) -> bool:
+    """Whether a closed jaxpr cannot be run of however few cells: it acts, or is of what nobody can look into."""
+    avals = (*program.in_avals, *program.out_avals)
+    if is_acting(program) or not all(isinstance(aval.dtype, np.dtype) or is_key(aval.dtype) for aval in avals):
+        return True
+    names = {equation.primitive.name for equation, _ in _equations(program.jaxpr, 1)}
+    return any(part in name for name in names for part in _FOREIGN)
+
+
+def excess(program: Any) -> float:
+    """How many times more cells a closed jaxpr takes and gives, or computes, than are run."""
+    computed = sum(times * work(equation) for equation, times in _equations(program.jaxpr, 1))
+    return max(cells_of(program) / _CELLS, computed / _WORK)
 
 
 def is_acting(program: Any) -> bool:
@@ -84,7 +94,7 @@ def is_acting(program: Any) -> bool:
 
 def is_large(program: Any) -> bool:
     """Whether a closed jaxpr takes and gives more cells than are run, or computes more."""
-    return cells_of(program) > _CELLS or sum(n * work(each) for each, n in _equations(program.jaxpr, 1)) > _WORK
+    return excess(program) > 1
 
 
 def cells_of(program: Any) -> int:

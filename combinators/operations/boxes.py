@@ -18,7 +18,7 @@ from combinators.operations.shaped import DOUBLES, Shaped, block_structs
 from combinators.settings import settings
 
 if TYPE_CHECKING:
-    from combinators.declared.boxed import Boxed
+    from combinators.claims.cut import Boxed
 
 _TAKE_SIZES = "Take sizes from the blocks' shapes and places from coordinates (`@dim`), or do not cut these axes."
 _CHOOSE_OUTSIDE = (
@@ -180,9 +180,9 @@ def _differs(
     here: Any,
 ) -> bool | str:
     # Here, not at the top: see above.
+    from combinators.claims.boxed import differs
     from combinators.claims.pulled import pulls_otherwise
     from combinators.declared.backward import has_stopped
-    from combinators.declared.boxed import differs
     from combinators.declared.check import Claim
     from combinators.declared.programs import alike_but_sizes, is_same
     from combinators.declared.runnable import is_acting
@@ -255,7 +255,7 @@ def _asked(shaped: Shaped, kernel: Callable[..., Any], types: Sequence[Struct], 
 
 def _boxed(shaped: Shaped, kernel: Callable[..., Any], types: Sequence[Struct], is_state: bool) -> Boxed:
     # Here, not at the top: see above.
-    from combinators.declared.boxed import Boxed
+    from combinators.claims.cut import Boxed
 
     pairs = zip(shaped.signature.operands, types, strict=True)
     arrays = [each for operand, each in pairs if operand.coordinate is None]

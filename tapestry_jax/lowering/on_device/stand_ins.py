@@ -11,7 +11,7 @@ import jax
 from combinators.claims.outside import outside
 from combinators.claims.provenance import is_ours
 from combinators.claims.standing import gives_otherwise
-from combinators.declared.boxed import plain
+from combinators.claims.cut import plain
 from combinators.declared.compared import rounds, wide
 from combinators.declared.runnable import is_large
 from combinators.errors import KernelError, message

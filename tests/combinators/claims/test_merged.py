@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from combinators.claims.cut import Boxed
 from combinators.claims.merged import Claimed, merges_otherwise
 from combinators.claims.slopes import pullback, sloped
 from combinators.claims.standing import gives_otherwise
-from combinators.declared.boxed import Boxed
 from combinators.index_space.signature import Signature
 
 FOLDED = Signature.parse("rows -> ")

@@ -10,9 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from combinators.claims import boxed
+from combinators.claims.boxed import differs
+from combinators.claims.cut import Boxed
 from combinators.claims.running import Run, told
-from combinators.declared import boxed
-from combinators.declared.boxed import Boxed, differs
 from combinators.index_space.signature import Signature
 
 X = np.arange(3.0, dtype=np.float32)

@@ -144,5 +144,5 @@ def test_programs_of_many_equations_are_run(is_false: bool, monkeypatch: pytest.
 
 
 def test_an_end_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("combinators.declared.boxed._EFFORT", 1 << 10)
+    monkeypatch.setattr("combinators.claims.boxed._EFFORT", 1 << 10)
     held(TRUE["never"], 2, "never")

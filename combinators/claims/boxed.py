@@ -1,0 +1,135 @@
+"""Kernels that read how many cells their block has: run on the whole and on a box, which must come to the same.
+
+Python's own branches leave no trace in a program: `x * 2 if len(x) > 4 else x` is one program on eight cells and
+another on two, and neither mixes any. So where the program of a box differs from that of the whole by more than sizes,
+or does not say of itself that boxes come to the whole (`settled`), both are run on a few numbers. Other ways to the
+same result are fine; what rounding may have done is measured by operands that are moved a little. A kernel is refused
+only by numbers that differ.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from combinators.claims.cut import Boxed, Parts, Sizes, parts_of, slices
+from combinators.claims.fewer import asked_at
+from combinators.declared.compared import differ, rounds
+from combinators.declared.drawn import drawn, is_key, moved, planted, scaled, stay
+from combinators.declared.preconditions import looks_for_infinities
+from combinators.declared.programs import alike_but_sizes
+from combinators.declared.runnable import RaisesError, apart
+from combinators.equations.effort import Effort
+
+# What all runs in NumPy may take, in small equations: some seconds.
+_EFFORT = 1 << 18
+# Of fewer numbers than these more are drawn, so often at most.
+_FEW, _ROUNDS = 8, 4
+_SCALES = (10_000, 1e-3)
+
+
+def differs(
+    kernel: Boxed, box: Mapping[str, int], *, counts: bool, settled: Callable[[Any, Collection[str]], bool]
+) -> bool:
+    """Whether a kernel is known to compute something else on a box than on the whole.
+
+    Args:
+      kernel: on all of its cells.
+      box: the sizes of a part of its index space, no greater than the whole.
+      counts: whether its code may learn how many cells its block has.
+      settled: whether a program says of itself that boxes come to the whole, along some dimensions.
+    """
+    cut = [dim for dim, size in kernel.sizes.items() if box[dim] != size]
+    if not cut or not all(0 < box[dim] <= kernel.sizes[dim] for dim in kernel.sizes):
+        return False
+    program = kernel.at(dict(kernel.sizes))
+    if program is None:
+        return False
+    if settled(program, cut):
+        other = kernel.at(dict(box)) if counts else None
+        if other is None or alike_but_sizes(program, other):
+            return False
+    return any(_parts_differ(kernel, parts) for asked in asked_at(kernel, box) for parts in _and_few(kernel, asked))
+
+
+def _and_few(kernel: Boxed, parts: Parts) -> Iterator[Parts]:
+    yield parts
+    for sizes, box in _of_few_cells(kernel, parts.programs[tuple(parts.sizes.values())], parts.sizes, parts.box):
+        if (few := parts_of(kernel, sizes, box)) is not None:
+            yield few
+
+
+def _of_few_cells(kernel: Boxed, program: Any, sizes: Sizes, box: Sizes) -> Iterator[tuple[Sizes, Sizes]]:
+    """Of a fold with sums of few bits boxes of so few cells that rounding does not hide what it does."""
+    cut = [dim for dim in kernel.signature.fold_dims if box[dim] != sizes[dim]] if kernel.merge is not None else []
+    if cut and rounds(program) and math.prod(sizes[dim] for dim in cut) > _FEW:
+        few = {dim: min(sizes[dim], _FEW if dim == cut[0] else 1) for dim in cut}
+        yield {**sizes, **few}, {**box, **{dim: min(box[dim], -(-size // 2)) for dim, size in few.items()}}
+
+
+def _parts_differ(kernel: Boxed, parts: Parts) -> bool:
+    # Of many cells sums of few bits are other numbers in each order.
+    if parts.folded > _FEW and parts.rounds:
+        return False
+    for way in parts.ways:
+        try:
+            with apart(), np.errstate(all="ignore"):
+                return _differ(kernel, parts, way)
+        except RaisesError:
+            continue
+    return False
+
+
+def _differ(kernel: Boxed, parts: Parts, way: str) -> bool:
+    sizes = parts.sizes
+    run = parts.runs(way, Effort(_EFFORT))
+    asked = parts.programs[tuple(sizes.values())]
+    # Of two parts that give one number chance alone may make that equal.
+    told = min((math.prod(aval.shape) for aval in asked.out_avals), default=1) * max(1, len(parts.boxes) - 1)
+    for arrays in _draws(kernel, asked, sizes, min(_ROUNDS, -(-_FEW // max(1, told)))):
+        whole = [run([sizes], [given]) for given in (arrays, list(map(moved, arrays)))]
+        if any(_corner_differs(kernel, parts, run, arrays, whole, corner) for corner in parts.corners):
+            return True
+    return False
+
+
+def _draws(kernel: Boxed, program: Any, sizes: Sizes, rounds: int) -> Iterator[list[Any]]:
+    """Operands of a few units, then of more and of less: sums may stop, or be nothing, at some number.
+
+    Where a kernel looks for what is not finite, some of them are not.
+    """
+    yield from drawn(kernel.signature, program, sizes, rounds)
+    fixed = stay(kernel.signature, program)
+    for scale in _SCALES:
+        for arrays in drawn(kernel.signature, program, sizes):
+            yield [scaled(array, 1 if still else scale) for array, still in zip(arrays, fixed, strict=True)]
+    if looks_for_infinities(program):
+        for arrays, number in itertools.product(drawn(kernel.signature, program, sizes), (np.nan, np.inf, -np.inf)):
+            yield [array if still else planted(array, number) for array, still in zip(arrays, fixed, strict=True)]
+
+
+def _corner_differs(
+    kernel: Boxed, parts: Parts, run: Any, arrays: Sequence[Any], whole: Sequence[Any], corner: Mapping[str, int]
+) -> bool:
+    """Whether what the boxes of a corner come to is something else there than `whole`, and what it is when moved."""
+
+    def found(given: Sequence[Any]) -> list[Any]:
+        return run(parts.boxes, parts.blocks(kernel, given, corner))
+
+    def again(way: int) -> list[Any]:
+        return found([moved(array, way) for array in arrays])
+
+    one, near = (
+        [
+            leaf[slices(axes, corner, parts.box, parts.sizes, leaf)]
+            for axes, leaf in zip(kernel.shown, leaves, strict=True)
+        ]
+        for leaves in whole
+    )
+    exact = not any(jnp.issubdtype(array.dtype, jnp.inexact) or is_key(array.dtype) for array in arrays)
+    return differ(one, found(arrays), near, again, exact, parts.tolerances)

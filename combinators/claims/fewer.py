@@ -1,0 +1,177 @@
+"""Sizes at which a kernel is asked: its own, or fewer cells that are cut as its own are, where those are too many.
+
+A kernel of a million rows is none that may do as it likes. With fewer rows it is the same program but for sizes, which
+is looked at: where it is another one, it is asked at further sizes, and at its own as long as anybody would wait.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from combinators.claims.cut import Boxed, Parts, Sizes, parts_of, plain
+from combinators.claims.shrunk import shrunk
+from combinators.declared.numbers import number_of
+from combinators.declared.programs import alike_but_sizes
+from combinators.declared.runnable import excess, never_runs
+from combinators.kernels.jaxprs import is_literal, programs_inside
+
+# Cells along what is not cut, where few will do; of single cells programs are often others.
+_FEW = 2
+# Of what may be run, how much is enough where fewer cells are the same program: a tenth of a second, and not some.
+_ENOUGH = 1 / 32
+# How often sizes are made less, and by how much where nothing but that they do not run is known of them.
+_TRIES, _LESS = 4, 16
+# So many pieces of a dimension tell what more of them would.
+_MOST_PIECES = 16
+
+
+def asked_at(kernel: Boxed, box: Mapping[str, int], share: float = 1) -> Iterator[Parts]:
+    """What is run of a kernel that is held to its boxes.
+
+    Args:
+      kernel: on all of its cells.
+      box: the sizes of a part of its index space.
+      share: of what may be run, how much what is given here may take.
+    """
+    own, part = dict(kernel.sizes), dict(box)
+    program = kernel.at(own)
+    if program is None or never_runs(program):
+        return
+    parts = parts_of(kernel, own, part, share) if excess(program) <= share else None
+    as_it_is = [parts] if parts is not None and parts.ways else []
+    less: list[Parts] = []
+    if not as_it_is or excess(program) > 2 * _ENOUGH * share:
+        for parts in _of_fewer(kernel, own, part, _ENOUGH * share):
+            yield parts
+            if _is_alike(kernel, parts, own, part):
+                return
+            less.append(parts)
+    yield from as_it_is
+    if less and not as_it_is:
+        # The code of all cells, where it can be told what it is of those that are run.
+        sizes, part = less[-1].sizes, less[-1].box
+        parts = parts_of(_with_own_code(kernel, box, sizes, part), sizes, part, share)
+        if parts is not None and parts.ways:
+            yield parts
+
+
+def few_of(kernel: Boxed) -> Sizes:
+    """Sizes of a block of few cells: along what is mapped or folded, and along all else as many as can be run."""
+    sizes = {**kernel.sizes, **{dim: min(kernel.sizes[dim], _FEW) for dim in plain(kernel.signature)}}
+    program = kernel.at(sizes)
+    if program is None or never_runs(program) or excess(program) <= 1:
+        return sizes
+    others = [dim for dim in sizes if dim not in plain(kernel.signature)]
+    less = _less(kernel, sizes, sizes, others, 1, whole=True)
+    return sizes if less is None else less.sizes
+
+
+def _of_fewer(kernel: Boxed, own: Sizes, box: Sizes, share: float) -> Iterator[Parts]:
+    """What is run with less along what is cut, then with little along all else, then along all."""
+    cut = [dim for dim, size in own.items() if box[dim] != size]
+    others = {dim: min(own[dim], _FEW) for dim in plain(kernel.signature) - set(cut)}
+    few = {**own, **others}, {**box, **others}
+    seen = [(own, box)]
+    for (sizes, part), dims in (((own, box), cut), (few, cut), ((own, box), list(own))):
+        parts = _less(kernel, sizes, part, dims, share, whole=True)
+        parts = parts or _less(kernel, sizes, part, dims, share, whole=False)
+        if parts is not None and (parts.sizes, parts.box) not in seen:
+            seen.append((parts.sizes, parts.box))
+            yield parts
+
+
+def _with_own_code(kernel: Boxed, box: Mapping[str, int], less: Sizes, part: Sizes) -> Boxed:
+    """A kernel that has for few cells the code that it has for its own, made less (`shrunk`)."""
+    # By each size of few cells that one of its own; of the last boxes too, which have less than others.
+    owns = {
+        dim: {
+            less[dim] - part[dim]: size - box[dim],
+            less[dim] % part[dim]: size % box[dim],
+            part[dim]: box[dim],
+            less[dim]: size,
+        }
+        for dim, size in kernel.sizes.items()
+    }
+
+    def at(sizes: Sizes) -> Any:
+        small = kernel.at(sizes)
+        own = kernel.at({dim: owns[dim].get(size, size) for dim, size in sizes.items()})
+        return None if small is None or own is None else shrunk(own, small.in_avals)
+
+    return replace(kernel, at=at)
+
+
+def _is_alike(kernel: Boxed, less: Parts, own: Sizes, box: Sizes) -> bool:
+    """Whether the programs of fewer cells are those of all of them, but for sizes."""
+    for sizes, fewer in ((own, less.sizes), (box, less.box)):
+        program, other = kernel.at(sizes), kernel.at(fewer)
+        if program is None or other is None or not alike_but_sizes(program, other):
+            return False
+        # What is no size may be a place that few cells do not reach.
+        reached = min((fewer[dim] for dim in own if fewer[dim] != sizes[dim]), default=0)
+        if any(reached <= number <= math.prod(own.values()) for number in _literals(program.jaxpr)):
+            return False
+    return True
+
+
+def _less(kernel: Boxed, sizes: Sizes, box: Sizes, dims: Collection[str], share: float, *, whole: bool) -> Parts | None:
+    for _ in range(_TRIES):
+        program = kernel.at(sizes)
+        if program is None:
+            return None
+        over = excess(program) / share
+        if over <= 1:
+            parts = parts_of(kernel, sizes, box, share)
+            if parts is None or parts.ways:
+                return parts
+            over = _LESS
+        less = _divided(sizes, box, dims, over, whole=whole)
+        if less == (sizes, box):
+            return None
+        sizes, box = less
+    return None
+
+
+def _divided(sizes: Sizes, box: Sizes, dims: Collection[str], by: float, *, whole: bool) -> tuple[Sizes, Sizes]:
+    """Boxes with fewer cells, the greatest sizes first, and as many of them, up to some, along each dimension.
+
+    Args:
+      sizes: of all cells.
+      box: of one of the boxes.
+      dims: along which there may be less.
+      by: how many times fewer cells there should be.
+      whole: whether sizes are divided without a remainder, as a kernel of groups of cells needs it.
+    """
+    less, part = dict(sizes), dict(box)
+    for dim in sorted(dims, key=lambda each: -box[each]):
+        pieces, rest = divmod(sizes[dim], box[dim])
+        kept = min(pieces, _MOST_PIECES)
+        by /= pieces / kept
+        times = _divisor(box[dim], by, whole=whole) if by > 1 else 1
+        part[dim] = box[dim] // times
+        less[dim] = kept * part[dim] + min(-(-rest // times), part[dim])
+        by /= times
+    return less, part
+
+
+def _divisor(size: int, by: float, *, whole: bool) -> int:
+    """By what a size is divided, at least so many times if that leaves a cell."""
+    least = min(math.ceil(by), size)
+    # As a power of two, so that what was a multiple of many stays one of some.
+    power = min(1 << (least - 1).bit_length(), size)
+    if not whole:
+        return power
+    return next((each for each in range(power, min(2 * power, size) + 1) if size % each == 0), power)
+
+
+def _literals(jaxpr: Any) -> Iterator[float]:
+    """The magnitudes of the single numbers that a program names."""
+    for equation in jaxpr.eqns:
+        for atom in filter(is_literal, equation.invars):
+            if (number := number_of(atom, {})) is not None:
+                yield abs(float(number))
+        for inner in programs_inside(equation):
+            yield from _literals(getattr(inner, "jaxpr", inner))
