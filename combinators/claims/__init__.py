@@ -1,7 +1,8 @@
 """What a piece declares beside its signature, asked of it: it is run on a few numbers, in two ways that should agree.
 
-Read `provenance`, whose code is asked; `neutral`, folds beside cells that hold declared neutral values; `merged`,
-states that a monoid merges in the ways that plans take; `pulled`, what boxes of a kernel pull back; then `standing`,
-kernels that are said to do what another does. `running` runs them, `outside` beside the program that is traced, and
-`slopes` is what they pull back.
+Read `provenance`, whose code is asked; `cut`, what is run of a kernel on all of its cells and on boxes; `fewer`, at
+which sizes, and `shrunk`, the code of many cells run on few; then `boxed`, whether boxes come to the whole; `neutral`,
+folds beside cells that hold declared neutral values; `merged`, states that a monoid merges in the ways that plans take;
+`pulled`, what boxes of a kernel pull back; `standing`, kernels that are said to do what another does. `running` runs
+them, `outside` beside the program that is traced, and `slopes` is what they pull back.
 """

@@ -24,6 +24,8 @@ _FEW = 2
 _ENOUGH = 1 / 32
 # How often sizes are made less, and by how much where nothing but that they do not run is known of them.
 _TRIES, _LESS = 4, 16
+# What was a multiple of as much may be taken by groups.
+_ROUND = 1 << 10
 # So many pieces of a dimension tell what more of them would.
 _MOST_PIECES = 16
 
@@ -65,7 +67,7 @@ def few_of(kernel: Boxed) -> Sizes:
     if program is None or never_runs(program) or excess(program) <= 1:
         return sizes
     others = [dim for dim in sizes if dim not in plain(kernel.signature)]
-    less = _less(kernel, sizes, sizes, others, 1, whole=True)
+    less = _less(kernel, sizes, sizes, others, 1)
     return sizes if less is None else less.sizes
 
 
@@ -76,8 +78,7 @@ def _of_fewer(kernel: Boxed, own: Sizes, box: Sizes, share: float) -> Iterator[P
     few = {**own, **others}, {**box, **others}
     seen = [(own, box)]
     for (sizes, part), dims in (((own, box), cut), (few, cut), ((own, box), list(own))):
-        parts = _less(kernel, sizes, part, dims, share, whole=True)
-        parts = parts or _less(kernel, sizes, part, dims, share, whole=False)
+        parts = _less(kernel, sizes, part, dims, share)
         if parts is not None and (parts.sizes, parts.box) not in seen:
             seen.append((parts.sizes, parts.box))
             yield parts
@@ -117,7 +118,16 @@ def _is_alike(kernel: Boxed, less: Parts, own: Sizes, box: Sizes) -> bool:
     return True
 
 
-def _less(kernel: Boxed, sizes: Sizes, box: Sizes, dims: Collection[str], share: float, *, whole: bool) -> Parts | None:
+def _less(kernel: Boxed, sizes: Sizes, box: Sizes, dims: Collection[str], share: float) -> Parts | None:
+    """What is run at some sizes, or at less along some dimensions; None where no less is taken or can be run."""
+    program = kernel.at(sizes)
+    if program is None:
+        return None
+    found = (_in_units(kernel, sizes, box, dims, share, unit) for unit in _units(program))
+    return next(filter(None, found), None)
+
+
+def _in_units(kernel: Boxed, sizes: Sizes, box: Sizes, dims: Collection[str], share: float, unit: int) -> Parts | None:
     for _ in range(_TRIES):
         program = kernel.at(sizes)
         if program is None:
@@ -128,14 +138,31 @@ def _less(kernel: Boxed, sizes: Sizes, box: Sizes, dims: Collection[str], share:
             if parts is None or parts.ways:
                 return parts
             over = _LESS
-        less = _divided(sizes, box, dims, over, whole=whole)
+        less = _divided(sizes, box, dims, over, unit)
         if less == (sizes, box):
             return None
         sizes, box = less
     return None
 
 
-def _divided(sizes: Sizes, box: Sizes, dims: Collection[str], by: float, *, whole: bool) -> tuple[Sizes, Sizes]:
+def _units(program: Any) -> Iterator[int]:
+    """Of what boxes stay multiples, if they are: powers of two, then what the shapes of a program say, then nothing."""
+    yield _ROUND
+    named = sorted(size for size in _shapes(program.jaxpr) if 1 < size <= _ROUND)
+    if (together := math.lcm(*named)) <= _ROUND:
+        yield together
+    yield from named[: -1 - _TRIES : -1]
+    yield 1
+
+
+def _shapes(jaxpr: Any) -> set[int]:
+    """The sizes of what a program computes on the way."""
+    found = {size for equation in jaxpr.eqns for out in equation.outvars for size in getattr(out.aval, "shape", ())}
+    inner = (each for equation in jaxpr.eqns for each in programs_inside(equation))
+    return found.union(*(_shapes(getattr(each, "jaxpr", each)) for each in inner))
+
+
+def _divided(sizes: Sizes, box: Sizes, dims: Collection[str], by: float, unit: int) -> tuple[Sizes, Sizes]:
     """Boxes with fewer cells, the greatest sizes first, and as many of them, up to some, along each dimension.
 
     Args:
@@ -143,28 +170,20 @@ def _divided(sizes: Sizes, box: Sizes, dims: Collection[str], by: float, *, whol
       box: of one of the boxes.
       dims: along which there may be less.
       by: how many times fewer cells there should be.
-      whole: whether sizes are divided without a remainder, as a kernel of groups of cells needs it.
+      unit: a multiple of as much of it as a box was, it stays.
     """
     less, part = dict(sizes), dict(box)
     for dim in sorted(dims, key=lambda each: -box[each]):
         pieces, rest = divmod(sizes[dim], box[dim])
         kept = min(pieces, _MOST_PIECES)
         by /= pieces / kept
-        times = _divisor(box[dim], by, whole=whole) if by > 1 else 1
-        part[dim] = box[dim] // times
-        less[dim] = kept * part[dim] + min(-(-rest // times), part[dim])
-        by /= times
+        step = math.gcd(unit, box[dim])
+        cells = min(box[dim], step * max(1, int(box[dim] / max(by, 1)) // step))
+        # The last box has fewer cells where it had.
+        last = min(-(-rest * cells // box[dim]), max(1, cells - 1)) if rest else 0
+        by /= box[dim] / cells
+        part[dim], less[dim] = cells, kept * cells + last
     return less, part
-
-
-def _divisor(size: int, by: float, *, whole: bool) -> int:
-    """By what a size is divided, at least so many times if that leaves a cell."""
-    least = min(math.ceil(by), size)
-    # As a power of two, so that what was a multiple of many stays one of some.
-    power = min(1 << (least - 1).bit_length(), size)
-    if not whole:
-        return power
-    return next((each for each in range(power, min(2 * power, size) + 1) if size % each == 0), power)
 
 
 def _literals(jaxpr: Any) -> Iterator[float]:

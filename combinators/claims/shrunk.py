@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from combinators.declared.rules import CUMULATIVE, REDUCTIONS
 from combinators.kernels.elementwise import CELLWISE
@@ -71,5 +72,12 @@ def _found(equation: Any, values: list[Any], sizes: Mapping[int, int]) -> list[A
         params[_SHAPED[name]] = tuple(sizes.get(size, size) for size in params[_SHAPED[name]])
     elif name not in _TAKE_ANY:
         raise _OtherError
-    found = equation.primitive.bind(*values, **params)
-    return list(found) if equation.primitive.multiple_results else [found]
+    bound = equation.primitive.bind(*values, **params)
+    found = list(bound) if equation.primitive.multiple_results else [bound]
+    # Not every primitive looks at what it is told.
+    if name == "reshape" and jnp.size(found[0]) != jnp.size(values[0]):
+        raise _OtherError
+    for each, out in zip(found, equation.outvars, strict=True):
+        if jnp.shape(each) != tuple(sizes.get(size, size) for size in out.aval.shape):
+            raise _OtherError
+    return found

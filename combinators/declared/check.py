@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from combinators.declared.flow import OTHER, POSITION, Flow, Order, Tag, dim_of, ordered
 from combinators.declared.followed import followed
-from combinators.declared.numbers import differing, divides, may_count, steps_of
+from combinators.declared.numbers import differing, divides, may_count, more_than, steps_of
 from combinators.declared.rules import LONGEST
 from combinators.errors import SignatureError, message
 from combinators.frozen import dataclass
@@ -71,13 +71,14 @@ def check_declared(
     for name in sorted(dims | folded(claim)):
         if not may_count(name, claim.sizes, steps):
             continue
-        # A number may be there by chance: with one cell more it is another one, or it is no size.
-        other = again({**claim.sizes, name: claim.sizes[name] + 1})
-        changed = [] if other is None else differing(steps, steps_of(other.jaxpr))
-        if name in dims and changed:
-            raise _false(claim, name, f"it reads how many cells of `{name}` its block has")
-        if name not in dims and len(changed) == 1 and divides(*changed[0], claim.sizes[name]):
-            raise _mean(claim, name)
+        # A number may be there by chance: with more cells it is another one, or it is no size.
+        for more in more_than(claim.sizes[name]):
+            other = again({**claim.sizes, name: more})
+            changed = [] if other is None else differing(steps, steps_of(other.jaxpr))
+            if name in dims and changed:
+                raise _false(claim, name, f"it reads how many cells of `{name}` its block has")
+            if name not in dims and len(changed) == 1 and divides(*changed[0], claim.sizes[name], more):
+                raise _mean(claim, name)
 
 
 def carried(claim: Claim, results: Sequence[Sequence[str | None]]) -> frozenset[str]:

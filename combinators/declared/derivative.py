@@ -18,7 +18,7 @@ from combinators.declared.backward import backward, smooth_of
 from combinators.declared.check import Claim, carried, folded, operands_of, problem_of
 from combinators.declared.flow import OTHER, Flow
 from combinators.declared.followed import followed
-from combinators.declared.numbers import differing, divides, may_count, steps_of
+from combinators.declared.numbers import differing, divides, may_count, more_than, steps_of
 from combinators.declared.parts import parts
 
 
@@ -112,11 +112,13 @@ def _counts(
     steps = steps_of(program.jaxpr)
     if not may_count(dim, claim.sizes, steps):
         return False
-    try:
-        other, _ = backward(kernel, kinds({**claim.sizes, dim: claim.sizes[dim] + 1}))
-    except Exception:  # noqa: BLE001 - a user's kernel may refuse other sizes in any way
-        return False
-    changed = differing(steps, steps_of(other.jaxpr))
-    if dim in claim.signature.fold_dims:
-        return len(changed) == 1 and divides(*changed[0], claim.sizes[dim])
-    return bool(changed)
+    for more in more_than(claim.sizes[dim]):
+        try:
+            other, _ = backward(kernel, kinds({**claim.sizes, dim: more}))
+        except Exception:  # noqa: BLE001 - a user's kernel may refuse other sizes in any way
+            continue
+        changed = differing(steps, steps_of(other.jaxpr))
+        is_folded = dim in claim.signature.fold_dims
+        if changed and (not is_folded or (len(changed) == 1 and divides(*changed[0], claim.sizes[dim], more))):
+            return True
+    return False

@@ -169,6 +169,11 @@ def may_count(name: str, sizes: Mapping[str, int], steps: Iterable[Step]) -> boo
     return False
 
 
+def more_than(size: int) -> tuple[int, int]:
+    """Sizes at which a program is held to that of `size`: one cell more, and, where floats do not tell one, twice."""
+    return size + 1, 2 * size
+
+
 def differing(ours: list[Step], others: list[Step]) -> list[tuple[Step, Step]]:
     """The steps that compute with other numbers in programs of the same steps; of other steps nothing is said.
 
@@ -179,8 +184,8 @@ def differing(ours: list[Step], others: list[Step]) -> list[tuple[Step, Step]]:
     return [(own, other) for own, other in zip(ours, others, strict=True) if own != other and not own.is_number]
 
 
-def divides(own: Step, other: Step, cells: int) -> bool:
-    """Whether a step divides by a number of cells, its root, or one less: `other` is the step with one cell more.
+def divides(own: Step, other: Step, cells: int, more: int) -> bool:
+    """Whether a step divides by a number of cells, its root, or one less: `other` is the step where there are more.
 
     One that multiplies by it counts cells, and counts of parts add up: of many cells that number hardly grows, so which
     of the two is greater tells them apart.
@@ -192,6 +197,6 @@ def divides(own: Step, other: Step, cells: int) -> bool:
         return False
     before, after = changed[0]
     growth = (before or 0) / (after or 1) if own.name == "mul" else (after or 0) / (before or 1)
-    ratios = (cells + 1) / cells, cells / (cells - 1)
+    ratios = more / cells, (more - 1) / (cells - 1)
     likely = *ratios, *map(math.sqrt, ratios)
     return growth > 1 and any(math.isclose(growth, each, rel_tol=_ROUNDING) for each in likely)

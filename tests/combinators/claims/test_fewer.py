@@ -1,0 +1,75 @@
+"""At which sizes kernels are asked: their own where those can be run, else fewer, which are cut as their own are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax.experimental import io_callback
+
+from combinators.claims.cut import Boxed
+from combinators.claims.fewer import asked_at, few_of
+from combinators.declared.runnable import excess
+from combinators.index_space.signature import Signature
+
+
+def boxed(function: Callable[[Any], Any], rows: int, cols: int, signature: str = "a b -> a b") -> Boxed:
+    def at(sizes: dict[str, int]) -> Any:
+        try:
+            return jax.make_jaxpr(function)(jax.ShapeDtypeStruct((sizes["a"], sizes["b"]), jnp.float32))
+        except TypeError:
+            return None
+
+    return Boxed(Signature.parse(signature), {"a": rows, "b": cols}, [("a", "b")], None, list, at)
+
+
+def sizes_of(kernel: Boxed, a: int, b: int | None = None) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    box = {"a": a, "b": kernel.sizes["b"] if b is None else b}
+    return [(tuple(parts.sizes.values()), tuple(parts.box.values())) for parts in asked_at(kernel, box)]
+
+
+def test_few_cells_are_asked_as_they_are() -> None:
+    assert sizes_of(boxed(jnp.sin, 64, 4), 16) == [((64, 4), (16, 4))]
+
+
+@pytest.mark.parametrize(("rows", "part"), [(1 << 24, 1 << 22), (1 << 40, 1 << 38), (9_999_991, 2_500_000)])
+def test_of_many_fewer_are_asked_in_as_many_parts(rows: int, part: int) -> None:
+    (((fewer, cols), (box, _)),) = sizes_of(boxed(jnp.sin, rows, 4), part)
+    assert cols == 4 and -(-fewer // box) == -(-rows // part) == 4
+    program = boxed(jnp.sin, fewer, 4).at({"a": fewer, "b": 4})
+    assert 1 / 512 < excess(program) <= 1 / 16
+    assert bool(rows % part) == bool(fewer % box)
+
+
+def test_what_takes_rows_by_the_thousand_is_asked_by_thousands() -> None:
+    kernel = boxed(lambda x: x.reshape(-1, 1000, x.shape[1]).sum(1, keepdims=True) + 0 * x[:1], 1 << 12, 4)
+    thousands = Boxed(kernel.signature, {"a": 64_000_000, "b": 4}, kernel.shown, None, list, kernel.at)
+    (((rows, _), (box, _)),) = sizes_of(thousands, 16_000_000)
+    assert rows == 4 * box and box % 1000 == 0
+
+
+def test_where_the_code_is_another_one_it_is_asked_at_its_own_sizes_too() -> None:
+    kernel = boxed(lambda x: x * 2 if len(x) > 1 << 17 else x + x, 1 << 18, 2)
+    fewer, *_, own = sizes_of(kernel, 1 << 17)
+    assert own == ((1 << 18, 2), (1 << 17, 2)) and fewer[0][0] < 1 << 16
+
+
+def test_along_what_is_not_cut_as_little_as_has_to_be() -> None:
+    ((sizes, box),) = sizes_of(boxed(jnp.sin, 4, 1 << 30), 1)
+    assert sizes[0] == 4 and box[0] == 1 and 2 <= sizes[1] < 1 << 16
+
+
+def test_what_is_needed_whole_is_made_less_where_it_is_too_much_alone() -> None:
+    assert few_of(boxed(jnp.sin, 100, 7, "a [b] -> a [b]")) == {"a": 2, "b": 7}
+    few = few_of(boxed(jnp.sin, 100, 1 << 26, "a [b] -> a [b]"))
+    assert few["a"] == 2 and 1 << 10 < few["b"] < 1 << 21
+
+
+def test_what_can_never_be_run_is_not_asked() -> None:
+    def acting(x: Any) -> Any:
+        return io_callback(lambda y: y, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+
+    assert sizes_of(boxed(acting, 1 << 30, 2), 1 << 28) == []
