@@ -7,6 +7,7 @@ from collections.abc import Set
 from typing import TYPE_CHECKING
 
 from combinators.graphs.nodes import Apply, Input, Loop, Node, Rename, needed_nodes
+from combinators.index_space.naming import is_coined
 from combinators.index_space.tensor_type import TensorType
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class _Names:
         self._seen: dict[str, str] = {}
 
     def __call__(self, name: str) -> str:
-        if name not in self._suggested and not (name.startswith("_") and name[1:].isdigit()):
+        if name not in self._suggested and not is_coined(name):
             return name
         return self._seen.setdefault(name, f"_{len(self._seen)}")
 

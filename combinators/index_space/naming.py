@@ -116,6 +116,11 @@ def describe(name: AxisName) -> str:
     return f"`{name}`" if isinstance(name, str) else f"an unnamed axis ({name.origin})"
 
 
+def is_coined(name: str | None) -> bool:
+    """Whether a name is one of those that axes get which nobody named: `_0`, `_1`, ..."""
+    return name is not None and name.startswith("_") and name[1:].isdigit()
+
+
 class Resolver:
     """Gives every axis its final name: its own, what was suggested for it, or `_0`, `_1`, ... in order.
 

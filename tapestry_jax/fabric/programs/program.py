@@ -12,6 +12,7 @@ from combinators.arrows.tracing import trace
 from combinators.errors import FormatError, GraphError, KernelError, PlanError, message
 from combinators.frozen import dataclass
 from combinators.graphs.graph import Graph
+from combinators.index_space.naming import is_coined
 from combinators.index_space.tensor_type import TensorType
 from tapestry_jax.by_hand import plan as plan_by_hand
 from tapestry_jax.fabric.errors import FabricError
@@ -29,16 +30,22 @@ class Program:
       graph: the program, for the types of its inputs.
       name: what it is called, where no file can hold it.
       text: its stored form; None where it has none.
+      given: names of the dimensions of what it is applied to.
     """
 
     graph: Graph
     name: str
     text: str | None
+    given: frozenset[str]
 
     @property
     def results(self) -> tuple[TensorType, ...]:
-        """The types of its outputs, in order."""
-        return tuple(self.graph.type_of(ref) for _, ref in self.graph.outputs)
+        """The types of its outputs, in order; what nobody gave a name has none, as tensors that were loaded so."""
+        return tuple(self._as_given(self.graph.type_of(ref)) for _, ref in self.graph.outputs)
+
+    def _as_given(self, type: TensorType) -> TensorType:
+        names = [None if name not in self.given and is_coined(name) else name for name in type.names]
+        return TensorType.make(names, type.shape, type.dtype)
 
 
 def read_program(function: Any, names: Sequence[str], types: Sequence[TensorType], where: str) -> Program:
@@ -60,7 +67,8 @@ def read_program(function: Any, names: Sequence[str], types: Sequence[TensorType
         counts = [f"it takes {len(graph.inputs)}, got {len(names)}"] * (len(graph.inputs) != len(names))
         remedy = "Name one tensor for each of its inputs, in order."
         raise FabricError(message(f"{where}: these tensors do not fit", *counts, *wrong[:6], remedy=remedy))
-    return Program(graph, _name(function, graph), _text(graph))
+    given = frozenset(name for type in types for name in type.names if name is not None)
+    return Program(graph, _name(function, graph), _text(graph), given)
 
 
 def _traced(function: Any, types: Sequence[TensorType], where: str) -> Graph:

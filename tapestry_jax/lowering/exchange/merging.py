@@ -9,9 +9,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from combinators.claims.cut import Boxed
 from combinators.claims.merged import Claimed, merges_otherwise
 from combinators.claims.outside import outside
-from combinators.claims.cut import Boxed
 from combinators.declared.compared import wide
 from combinators.errors import KernelError, message
 from combinators.kernels.captured import program_at

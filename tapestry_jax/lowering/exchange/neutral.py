@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any, NamedTuple, cast
 
 from combinators.claims import neutral
-from combinators.claims.outside import outside
 from combinators.claims.cut import Boxed
+from combinators.claims.outside import outside
 from combinators.errors import KernelError, message
 from combinators.kernels.captured import program_at
 from combinators.kernels.reachable import is_library

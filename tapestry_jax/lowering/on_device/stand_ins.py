@@ -8,10 +8,10 @@ from typing import Any
 
 import jax
 
+from combinators.claims.cut import plain
 from combinators.claims.outside import outside
 from combinators.claims.provenance import is_ours
 from combinators.claims.standing import gives_otherwise
-from combinators.claims.cut import plain
 from combinators.declared.compared import rounds, wide
 from combinators.declared.runnable import is_large
 from combinators.errors import KernelError, message

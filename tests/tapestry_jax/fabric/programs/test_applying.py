@@ -137,3 +137,15 @@ def test_a_stream_that_was_killed_goes_on(tmp_path: Path):
             (tmp_path / "f" / "blocks" / file).unlink()
         fabric.recover("y")
         assert fabric.read("y").tobytes() == before.tobytes()
+
+
+@pytest.mark.parametrize(("names", "kept"), [((None, None), (None, None)), (("_0", "embed"), ("_0", "embed"))])
+def test_axes_that_nobody_named_stay_without_a_name(names: tuple[str | None, ...], kept: tuple[str | None, ...]):
+    with tp.Fabric(None) as fabric:
+        fabric.load("x", X, names=names)
+        fabric.apply(tp.Map(jnp.sin), "x", out="y")
+        fabric.apply(tp.Map(lambda x: x.T, "rows cols -> cols rows"), "x", out="turned")
+        assert fabric.describe("y").type.names == kept
+        fabric.copy("y", None, "x", None)
+        named = fabric.describe("turned").type.names
+    assert named == (("cols", "rows") if names[0] is None else ("embed", "_0"))

@@ -309,6 +309,8 @@ def test_numbers_that_are_clipped_or_bytes_find_their_block() -> None:
     rows, outside, updates = floats(5, 2), np.array([9, 0, -7, 4], np.int32), floats(4, 2)
     plans = [{"row": "a"}, {"row": tp.striped("a")}]
     agrees(lambda x, s, u: x.at[s].add(u, mode="clip"), rows, outside, updates, names={"x": "row _"}, plans=plans)
+    if thoroughly():
+        return  # all is compiled there, and XLA's older emitters (tests/conftest.py) alone write elsewhere
     few = np.array([3, 250, 3, 44], np.uint8)  # the second block begins at 150, and a byte has no 256
     numbers = lax.ScatterDimensionNumbers((), (0,), (0,))
     ones = np.ones(4, np.float32)
