@@ -24,8 +24,8 @@ _FEW = 2
 _ENOUGH = 1 / 32
 # How often sizes are made less, and by how much where nothing but that they do not run is known of them.
 _TRIES, _LESS = 4, 16
-# What was a multiple of as much may be taken by groups.
-_ROUND = 1 << 10
+# By as many cells, or fewer, a kernel may take them: boxes keep what they leave when they are divided by it.
+_GROUP = 1 << 10
 # So many pieces of a dimension tell what more of them would.
 _MOST_PIECES = 16
 
@@ -146,13 +146,13 @@ def _in_units(kernel: Boxed, sizes: Sizes, box: Sizes, dims: Collection[str], sh
 
 
 def _units(program: Any) -> Iterator[int]:
-    """Of what boxes stay multiples, if they are: powers of two, then what the shapes of a program say, then nothing."""
-    yield _ROUND
-    named = sorted(size for size in _shapes(program.jaxpr) if 1 < size <= _ROUND)
-    if (together := math.lcm(*named)) <= _ROUND:
+    """By what divided boxes leave what they did: a power of two, what the shapes of a program say, then less."""
+    yield _GROUP
+    named = sorted(size for size in _shapes(program.jaxpr) if 1 < size <= _GROUP)
+    if (together := math.lcm(*named)) <= _GROUP:
         yield together
     yield from named[: -1 - _TRIES : -1]
-    yield 1
+    yield from (_LESS, 2, 1)
 
 
 def _shapes(jaxpr: Any) -> set[int]:
@@ -170,20 +170,25 @@ def _divided(sizes: Sizes, box: Sizes, dims: Collection[str], by: float, unit: i
       box: of one of the boxes.
       dims: along which there may be less.
       by: how many times fewer cells there should be.
-      unit: a multiple of as much of it as a box was, it stays.
+      unit: divided by it, sizes leave what they did.
     """
     less, part = dict(sizes), dict(box)
     for dim in sorted(dims, key=lambda each: -box[each]):
         pieces, rest = divmod(sizes[dim], box[dim])
         kept = min(pieces, _MOST_PIECES)
         by /= pieces / kept
-        step = math.gcd(unit, box[dim])
-        cells = min(box[dim], step * max(1, int(box[dim] / max(by, 1)) // step))
+        cells = _alike(box[dim], int(box[dim] / max(by, 1)), unit)
         # The last box has fewer cells where it had.
-        last = min(-(-rest * cells // box[dim]), max(1, cells - 1)) if rest else 0
+        last = min(_alike(rest, rest * cells // box[dim], unit), max(1, cells - 1)) if rest else 0
         by /= box[dim] / cells
         part[dim], less[dim] = cells, kept * cells + last
     return less, part
+
+
+def _alike(size: int, most: int, unit: int) -> int:
+    """A size that leaves what `size` does, divided by a unit: the greatest one up to `most`, or the least."""
+    left = size % unit or min(unit, size)
+    return left + max(0, most - left) // unit * unit
 
 
 def _literals(jaxpr: Any) -> Iterator[float]:

@@ -51,6 +51,12 @@ def test_what_takes_rows_by_the_thousand_is_asked_by_thousands() -> None:
     assert rows == 4 * box and box % 1000 == 0
 
 
+@pytest.mark.parametrize("part", [1_250_001, 2_000_003, 4_000_016])
+def test_what_takes_rows_by_pairs_is_asked_of_as_odd_boxes(part: int) -> None:
+    (((rows, _), (box, _)),) = sizes_of(boxed(jnp.sin, 4 * part, 4), part)
+    assert rows == 4 * box and box % 1024 == part % 1024
+
+
 def test_where_the_code_is_another_one_it_is_asked_at_its_own_sizes_too() -> None:
     kernel = boxed(lambda x: x * 2 if len(x) > 1 << 17 else x + x, 1 << 18, 2)
     fewer, *_, own = sizes_of(kernel, 1 << 17)

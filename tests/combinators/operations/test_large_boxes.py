@@ -114,6 +114,16 @@ def test_a_mean_of_more_rows_than_floats_count_is_refused(dtype: Any, rows: int)
             shape(tp.Reduce(kernel, FOLDED, tp.monoids.Sum).operation, (Struct((rows, 2), dtype),))
 
 
+@pytest.mark.parametrize(("part", "is_even"), [(1_250_000, True), (1_250_001, False)])
+def test_every_other_row_is_the_same_of_even_boxes_alone(part: int, is_even: bool) -> None:
+    every_other = tp.Map(lambda x: x.at[::2].multiply(2), MAPPED)
+    if is_even:
+        held(every_other, {"rows": 4 * part, "cols": 3}, part)
+        return
+    with pytest.raises(KernelError, match="such boxes do not come to what it gives for"):
+        held(every_other, {"rows": 4 * part, "cols": 3}, part)
+
+
 def test_a_place_that_few_cells_do_not_reach_is_asked_for() -> None:
     many = {"rows": 1 << 18, "cols": 2}
     kernel = tp.Reduce(
