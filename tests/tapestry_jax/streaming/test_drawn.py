@@ -36,7 +36,8 @@ def verdict(seed: str) -> str:
         job = tp.stream(plan, None, args)
     except tp.PlanError:
         return "refused"
-    tolerance = TOLERANCES[str(next(iter(program.types.values())).dtype)]
+    # Where 64 bits are off, what was drawn in them is of 32.
+    tolerance = max(TOLERANCES.get(str(each.dtype), 0) for each in args)
     for got, want in zip(jax.tree.leaves(job.run()), jax.tree.leaves(graph(*args)), strict=True):
         assert (text := difference(got, np.asarray(want), tolerance)) is None, f"{seed}: {placing}\n{text}"
     return "equal" if job.split.passes else "nothing to stream"

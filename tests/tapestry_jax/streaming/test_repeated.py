@@ -224,9 +224,13 @@ def test_a_repetition_that_is_stopped_goes_on_and_leaves_two_values_at_most(tmp_
     # Of each field what is read and what is written, and the result that has no sink.
     assert most == 5
     stopped(lambda: kept(tmp_path).run(), 1 + int(share * count), tmp_path / "run")
-    # Of four, four and one turns is another job than of three times three.
-    with pytest.raises(StreamError, match=r"passes: was 3 passes \w+, is 3 passes"):
-        kept(tmp_path, depth=3).run()
+    # Of four, four and one turns is another job than of three times three; of what was stopped before its first state
+    # nothing is known.
+    if [*(tmp_path / "run").glob("state-*")]:
+        with pytest.raises(StreamError, match=r"passes: was 3 passes \w+, is 3 passes"):
+            kept(tmp_path, depth=3).run()
+    else:
+        assert share < 0.2
     found, wanted = (
         jax.tree.map(whole, kept(tmp_path, size=3).run(), is_leaf=lambda each: hasattr(each, "read")),
         (expected(*fields(), "edge", 9)),
