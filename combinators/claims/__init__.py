@@ -4,5 +4,6 @@ Read `provenance`, whose code is asked; `cut`, what is run of a kernel on all of
 which sizes, and `shrunk`, the code of many cells run on few; then `boxed`, whether boxes come to the whole; `neutral`,
 folds beside cells that hold declared neutral values; `merged`, states that a monoid merges in the ways that plans take;
 `pulled`, what boxes of a kernel pull back; `standing`, kernels that are said to do what another does. `running` runs
-them, `outside` beside the program that is traced, and `slopes` is what they pull back.
+them, those of `pallas` by its interpreter, `outside` beside the program that is traced; `slopes` is what they pull
+back.
 """

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import jax
 import numpy as np
 
+from combinators.claims.pallas import interpreting
 from combinators.declared.runnable import INTERPRETED, RaisesError, apart, raising, ways
 from combinators.equations.effort import Effort
 from combinators.equations.evaluate import evaluator
@@ -47,6 +48,7 @@ def runner(program: Any, way: str, effort: Effort) -> Callable[[Sequence[Any]], 
     Whatever the program raises it raises as `RaisesError`.
     """
     with raising():
+        program = interpreting(program)
         function = evaluator(program, effort) if way == INTERPRETED else jax.jit(as_function(program))
 
     def run(arrays: Sequence[Any]) -> list[Any]:

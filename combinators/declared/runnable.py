@@ -24,7 +24,9 @@ from combinators.equations.primitives import PRIMITIVES
 from combinators.kernels.jaxprs import programs_inside
 
 # What runs code that nobody can look into, or waits for other devices.
-_FOREIGN = ("io_callback", "ffi", "custom_call", "pallas", "triton", "partitioning", "shard_map", "feed")
+_FOREIGN = ("io_callback", "ffi", "custom_call", "triton", "partitioning", "shard_map", "feed")
+# Kernels of their own for some hardware, which an interpreter runs on any.
+PALLAS = "pallas_call"
 # The most cells of operands and results, numbers that are computed on the way, and equations that are compiled.
 _CELLS, _WORK, _EQUATIONS = 1 << 21, 1 << 26, 1024
 # What one run in NumPy may take, loops that may not end turned once, in small equations: a tenth of a second.
@@ -64,7 +66,9 @@ def _ways(program: Any, share: float) -> list[str]:
     names = {equation.primitive.name for equation, _ in equations}
     called_back = SILENT | {PURE}
     compiled = "while" not in names and names.isdisjoint(called_back) and len(equations) <= _EQUATIONS
-    interpreted = sum(times * cost(equation) for equation, times in equations) <= _INTERPRETED * share
+    # What XLA compiles by itself there, may be a loop without an end.
+    takes_turns = PALLAS not in names or "while" not in names
+    interpreted = takes_turns and sum(times * cost(equation) for equation, times in equations) <= _INTERPRETED * share
     found = [INTERPRETED] * interpreted + [COMPILED] * compiled
     # Each equation that NumPy does not know is compiled by itself.
     return found if names <= PRIMITIVES.keys() | CONTROL.keys() | called_back else found[::-1]
@@ -106,9 +110,15 @@ def _equations(jaxpr: Any, times: int) -> Iterator[tuple[Any, int]]:
     """Every equation, and how often it is run; what a `while` holds once."""
     for equation in jaxpr.eqns:
         yield equation, times
-        often = times * max(1, int(equation.params.get("length", 1))) if equation.primitive.name == "scan" else times
+        often = times * _turns(equation)
         for inner in programs_inside(equation):
             yield from _equations(getattr(inner, "jaxpr", inner), often)
+
+
+def _turns(equation: Any) -> int:
+    if equation.primitive.name == PALLAS:
+        return max(1, math.prod(size for size in equation.params["grid_mapping"].grid if isinstance(size, int)))
+    return max(1, int(equation.params.get("length", 1))) if equation.primitive.name == "scan" else 1
 
 
 @contextmanager
