@@ -7,7 +7,7 @@ is looked at: where it is another one, it is asked at further sizes, and at its 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -46,7 +46,9 @@ def asked_at(kernel: Boxed, box: Mapping[str, int], share: float = 1) -> Iterato
     as_it_is = [parts] if parts is not None and parts.ways else []
     less: list[Parts] = []
     if not as_it_is or excess(program) > 2 * _ENOUGH * share:
-        for parts in _of_fewer(kernel, own, part, _ENOUGH * share):
+        # Where it can be run as it is, that is better than as much of something else.
+        shares = [_ENOUGH * share] if as_it_is else [_ENOUGH * share, share]
+        for parts in _of_fewer(kernel, own, part, shares):
             yield parts
             if _is_alike(kernel, parts, own, part):
                 return
@@ -71,13 +73,27 @@ def few_of(kernel: Boxed) -> Sizes:
     return sizes if less is None else less.sizes
 
 
-def _of_fewer(kernel: Boxed, own: Sizes, box: Sizes, share: float) -> Iterator[Parts]:
-    """What is run with less along what is cut, then with little along all else, then along all."""
+def _of_fewer(kernel: Boxed, own: Sizes, box: Sizes, shares: Sequence[float]) -> Iterator[Parts]:
+    """What is run with less, within the first share of what may be run that anything can be run within."""
+    for share in shares:
+        found = _in_some_ways(kernel, own, box, share)
+        if (first := next(found, None)) is not None:
+            yield first
+            yield from found
+            return
+
+
+def _in_some_ways(kernel: Boxed, own: Sizes, box: Sizes, share: float) -> Iterator[Parts]:
+    """With less along what is cut, then with little along all that is mapped or folded, then less along the rest."""
     cut = [dim for dim, size in own.items() if box[dim] != size]
-    others = {dim: min(own[dim], _FEW) for dim in plain(kernel.signature) - set(cut)}
+    mapped = plain(kernel.signature)
+    others = {dim: min(own[dim], _FEW) for dim in mapped - set(cut)}
     few = {**own, **others}, {**box, **others}
+    least = [_divided(*each, cut, math.inf, _FEW) for each in (few, (own, box))]
+    whole = [dim for dim in own if dim not in mapped]
+    ways = [((own, box), cut), (few, cut), (least[0], whole), (least[1], [dim for dim in own if dim not in cut])]
     seen = [(own, box)]
-    for (sizes, part), dims in (((own, box), cut), (few, cut), ((own, box), list(own))):
+    for (sizes, part), dims in ways:
         parts = _less(kernel, sizes, part, dims, share)
         if parts is not None and (parts.sizes, parts.box) not in seen:
             seen.append((parts.sizes, parts.box))
@@ -163,7 +179,7 @@ def _shapes(jaxpr: Any) -> set[int]:
 
 
 def _divided(sizes: Sizes, box: Sizes, dims: Collection[str], by: float, unit: int) -> tuple[Sizes, Sizes]:
-    """Boxes with fewer cells, the greatest sizes first, and as many of them, up to some, along each dimension.
+    """Boxes with fewer cells, each dimension as many times as others, and as many of them, up to some.
 
     Args:
       sizes: of all cells.
@@ -173,11 +189,12 @@ def _divided(sizes: Sizes, box: Sizes, dims: Collection[str], by: float, unit: i
       unit: divided by it, sizes leave what they did.
     """
     less, part = dict(sizes), dict(box)
-    for dim in sorted(dims, key=lambda each: -box[each]):
+    # The least sizes first: by what they cannot be divided, others are.
+    for done, dim in enumerate(sorted(dims, key=lambda each: box[each])):
         pieces, rest = divmod(sizes[dim], box[dim])
         kept = min(pieces, _MOST_PIECES)
         by /= pieces / kept
-        cells = _alike(box[dim], int(box[dim] / max(by, 1)), unit)
+        cells = _alike(box[dim], int(box[dim] / max(by, 1) ** (1 / (len(dims) - done))), unit)
         # The last box has fewer cells where it had.
         last = min(_alike(rest, rest * cells // box[dim], unit), max(1, cells - 1)) if rest else 0
         by /= box[dim] / cells

@@ -73,13 +73,29 @@ def _tokens(program: Any, *, on_mesh: bool = True) -> Iterator[tuple[bool, Any]]
         for key, value in sorted(equation.params.items()):
             if not on_mesh and ("mesh" in key or "sharding" in key):
                 continue
+            if key == "cost_estimate":
+                continue  # which follows from all that is computed
             for part in _flat(value):
                 if is_program(part):
                     yield from _tokens(part, on_mesh=on_mesh)
+                elif key in ("grid_mapping", "out_avals"):
+                    yield from _of_pallas(part, on_mesh=on_mesh)
                 elif not callable(part) and " at 0x" not in (text := repr(part)):
                     yield key in _SHAPES, part if isinstance(part, int) else text
         places.update((out, next(numbers)) for out in equation.outvars)
     yield False, tuple(map(named, jaxpr.outvars))
+
+
+def _of_pallas(part: Any, *, on_mesh: bool) -> Iterator[tuple[bool, Any]]:
+    """The types that a Pallas kernel gives, or how it takes its operands: into how many blocks, which, and by what."""
+    if not hasattr(part, "block_mappings"):
+        yield from ((True, size) for size in getattr(part, "shape", ()))
+        yield False, str(getattr(part, "dtype", part))
+        return
+    yield from ((isinstance(size, int), size if isinstance(size, int) else repr(size)) for size in part.grid)
+    for block in part.block_mappings:
+        yield False, repr(block.block_shape)
+        yield from _tokens(block.index_map_jaxpr, on_mesh=on_mesh)
 
 
 def _gives_its_operand(equation: Any) -> bool:

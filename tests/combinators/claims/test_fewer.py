@@ -74,6 +74,12 @@ def test_what_is_needed_whole_is_made_less_where_it_is_too_much_alone() -> None:
     assert few["a"] == 2 and 1 << 10 < few["b"] < 1 << 21
 
 
+def test_where_a_box_needs_too_much_whole_it_is_asked_of_less_of_that() -> None:
+    by_hundreds = boxed(lambda x: x.reshape(len(x), -1, 128)[..., ::-1].reshape(x.shape), 8, 1 << 24, "a [b] -> a [b]")
+    (((rows, cols), (box, same)),) = sizes_of(by_hundreds, 4)
+    assert (rows, box) == (4, 2) and cols == same and cols % 128 == 0 and cols < 1 << 16
+
+
 def test_what_can_never_be_run_is_not_asked() -> None:
     def acting(x: Any) -> Any:
         return io_callback(lambda y: y, jax.ShapeDtypeStruct(x.shape, x.dtype), x)

@@ -11,6 +11,7 @@ import pytest
 from jax.experimental import pallas as pl
 
 import combinators as tp
+from combinators.declared.programs import alike_but_sizes
 from combinators.errors import KernelError
 from combinators.operations.boxes import check_numbers, derivative_differs
 from combinators.operations.results import Struct
@@ -85,6 +86,13 @@ def test_kernels_of_pallas_are_held_to_their_boxes(rows: int) -> None:
 def test_a_choice_by_sizes_between_them_is_refused() -> None:
     with pytest.raises(KernelError, match="such boxes do not come to what it gives for"):
         held(tp.Map(lambda x: doubled(x) if len(x) > 16 else x, IN_ROWS))
+
+
+def test_programs_of_more_groups_are_alike() -> None:
+    """Else each kernel that reads how many rows there are would be asked at further sizes, and for its slopes."""
+    programs = [jax.make_jaxpr(added)(jax.ShapeDtypeStruct((rows, 4), jnp.float32)) for rows in (32, 64)]
+    assert alike_but_sizes(*programs)
+    assert not alike_but_sizes(*(jax.make_jaxpr(each)(jnp.ones((32, 4))) for each in (doubled, by_group)))
 
 
 def test_derivatives_that_call_pallas_are_held_to_their_boxes() -> None:
