@@ -74,10 +74,7 @@ def _found(equation: Any, values: list[Any], sizes: Mapping[int, int]) -> list[A
         raise _OtherError
     bound = equation.primitive.bind(*values, **params)
     found = list(bound) if equation.primitive.multiple_results else [bound]
-    # Not every primitive looks at what it is told.
+    # Which looks at nothing that it is told.
     if name == "reshape" and jnp.size(found[0]) != jnp.size(values[0]):
         raise _OtherError
-    for each, out in zip(found, equation.outvars, strict=True):
-        if jnp.shape(each) != tuple(sizes.get(size, size) for size in out.aval.shape):
-            raise _OtherError
     return found

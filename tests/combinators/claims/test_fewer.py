@@ -12,7 +12,7 @@ from jax.experimental import io_callback
 
 from combinators.claims.cut import Boxed
 from combinators.claims.fewer import asked_at, few_of
-from combinators.declared.runnable import excess
+from combinators.declared.runnable import excess, ways
 from combinators.index_space.signature import Signature
 
 
@@ -72,6 +72,44 @@ def test_what_is_needed_whole_is_made_less_where_it_is_too_much_alone() -> None:
     assert few_of(boxed(jnp.sin, 100, 7, "a [b] -> a [b]")) == {"a": 2, "b": 7}
     few = few_of(boxed(jnp.sin, 100, 1 << 26, "a [b] -> a [b]"))
     assert few["a"] == 2 and 1 << 10 < few["b"] < 1 << 21
+
+
+def test_what_takes_no_fewer_is_asked_of_as_many_as_can_be_run() -> None:
+    def function(x: Any) -> Any:
+        if len(x) < 1 << 15:
+            raise TypeError("too few")
+        return x * 2
+
+    (((rows, _), (box, _)),) = sizes_of(boxed(function, 1 << 24, 4), 1 << 22)
+    assert box >= 1 << 15 and rows == 4 * box < 1 << 20
+
+
+def test_what_the_shapes_of_a_program_say_is_kept_one_by_one() -> None:
+    def function(x: Any) -> Any:
+        return (x.reshape(-1, 1000, 4) * jnp.ones((7, 11)).sum()).reshape(x.shape)
+
+    (((rows, _), (box, _)),) = sizes_of(boxed(function, 64_000_000, 4), 16_000_000)
+    assert rows == 4 * box and box % 1000 == 0
+
+
+def test_what_is_run_by_equations_is_asked_of_fewer_cells() -> None:
+    def function(x: Any) -> Any:
+        x = jax.lax.while_loop(lambda c: c.sum() < 9, lambda c: c * 2 + 1, x)
+        for _ in range(100):
+            x = jnp.sin(x)
+        return x
+
+    kernel = boxed(function, 1 << 22, 4)
+    (parts,) = asked_at(kernel, {"a": 1 << 20, "b": 4})
+    assert parts.ways == ["interpreted"] and parts.sizes["a"] == 4 * parts.box["a"]
+
+
+def test_a_share_of_what_may_be_run_is_as_many_cells_fewer() -> None:
+    kernel = boxed(jnp.sin, 1 << 24, 4)
+    all_of, some = (next(asked_at(kernel, {"a": 1 << 22, "b": 4}, share)).sizes["a"] for share in (1, 1 / 4))
+    assert all_of == 4 * some
+    program = kernel.at({"a": 1 << 17, "b": 4})
+    assert ways([program]) and not ways([program], 1 / 4)
 
 
 def test_where_a_box_needs_too_much_whole_it_is_asked_of_less_of_that() -> None:

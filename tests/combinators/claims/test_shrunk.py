@@ -34,8 +34,14 @@ def test_the_code_of_many_cells_is_run_on_few() -> None:
 
 @pytest.mark.parametrize(
     "function",
-    [lambda x: x[:500].sum(0), lambda x: jnp.arange(len(x)) * x[:, 0], lambda x: x.reshape(500, 2, 3).sum((0, 1))],
-    ids=["some rows", "places", "groups"],
+    [
+        lambda x: x[:500].sum(0),
+        lambda x: jax.lax.dynamic_index_in_dim(x, 700),
+        lambda x: jnp.arange(len(x)) * x[:, 0],
+        lambda x: x.reshape(500, 2, 3).sum((0, 1)),
+        lambda x: jnp.broadcast_to(x[None], (2, *x.shape)).reshape(-1),
+    ],
+    ids=["some rows", "one row", "places", "groups", "more than there are"],
 )
 def test_of_other_programs_nothing_is_known(function: Any) -> None:
     assert shrunk(jax.make_jaxpr(function)(struct(1000, 3)), [struct(4, 3)]) is None
