@@ -69,7 +69,7 @@ def few_of(kernel: Boxed) -> Sizes:
     if program is None or never_runs(program) or excess(program) <= 1:
         return sizes
     others = [dim for dim in sizes if dim not in plain(kernel.signature)]
-    less = _less(kernel, sizes, sizes, others, 1)
+    less = _less(kernel, sizes, sizes, (), others, 1)
     return sizes if less is None else less.sizes
 
 
@@ -89,12 +89,16 @@ def _in_some_ways(kernel: Boxed, own: Sizes, box: Sizes, share: float) -> Iterat
     mapped = plain(kernel.signature)
     others = {dim: min(own[dim], _FEW) for dim in mapped - set(cut)}
     few = {**own, **others}, {**box, **others}
-    least = [_divided(*each, cut, math.inf, _FEW) for each in (few, (own, box))]
-    whole = [dim for dim in own if dim not in mapped]
-    ways = [((own, box), cut), (few, cut), (least[0], whole), (least[1], [dim for dim in own if dim not in cut])]
+    whole, rest = ([dim for dim in own if dim not in left] for left in (mapped, cut))
     seen = [(own, box)]
-    for (sizes, part), dims in ways:
-        parts = _less(kernel, sizes, part, dims, share)
+    # With dimensions that are made as little as they can be, and those that are made less.
+    for (sizes, part), least, dims in (
+        ((own, box), (), cut),
+        (few, (), cut),
+        (few, cut, whole),
+        ((own, box), cut, rest),
+    ):
+        parts = _less(kernel, sizes, part, least, dims, share)
         if parts is not None and (parts.sizes, parts.box) not in seen:
             seen.append((parts.sizes, parts.box))
             yield parts
@@ -134,12 +138,15 @@ def _is_alike(kernel: Boxed, less: Parts, own: Sizes, box: Sizes) -> bool:
     return True
 
 
-def _less(kernel: Boxed, sizes: Sizes, box: Sizes, dims: Collection[str], share: float) -> Parts | None:
+def _less(
+    kernel: Boxed, sizes: Sizes, box: Sizes, least: Collection[str], dims: Collection[str], share: float
+) -> Parts | None:
     """What is run at some sizes, or at less along some dimensions; None where no less is taken or can be run."""
     program = kernel.at(sizes)
     if program is None:
         return None
-    found = (_in_units(kernel, sizes, box, dims, share, unit) for unit in _units(program))
+    units = ((unit, _divided(sizes, box, least, math.inf, unit)) for unit in _units(program))
+    found = (_in_units(kernel, *made, dims, share, unit) for unit, made in units)
     return next(filter(None, found), None)
 
 
@@ -162,13 +169,14 @@ def _in_units(kernel: Boxed, sizes: Sizes, box: Sizes, dims: Collection[str], sh
 
 
 def _units(program: Any) -> Iterator[int]:
-    """By what divided boxes leave what they did: a power of two, what the shapes of a program say, then less."""
+    """By what divided boxes leave what they did: a power of two, what the shapes of a program say, then less.
+
+    Of none less: a kernel that takes rows by fours need not be right of every box of two.
+    """
     yield _GROUP
     named = sorted(size for size in _shapes(program.jaxpr) if 1 < size <= _GROUP)
-    if (together := math.lcm(*named)) <= _GROUP:
-        yield together
-    yield from named[: -1 - _TRIES : -1]
-    yield from (_LESS, 2, 1)
+    yield from (math.lcm(_LESS, *each) for each in (named, *([size] for size in named[: -1 - _TRIES : -1])))
+    yield _LESS
 
 
 def _shapes(jaxpr: Any) -> set[int]:

@@ -1,29 +1,41 @@
 """The code that a kernel has for many cells, run on few: a program with every size made less as those of its operands.
 
 A kernel whose code chooses by a size is another program of few cells, which tells nothing of what it does with many.
-Only programs are made less whose primitives take any number of cells and have no number of them but in a shape.
+Only programs are made less whose primitives take any number of cells and have no number of them but in a shape, and
+whose sizes follow from those of the operands: so many times one, a part of one, or a few cells fewer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from combinators.declared.rules import CUMULATIVE, REDUCTIONS
 from combinators.kernels.elementwise import CELLWISE
-from combinators.kernels.jaxprs import WRAPPERS, is_literal
+from combinators.kernels.jaxprs import WRAPPERS, is_literal, scan_parts
 
-_TAKE_ANY = CELLWISE | CUMULATIVE | REDUCTIONS | {"dot_general", "expand_dims", "sort", "squeeze", "transpose"}
-# By which parameter each says a shape.
-_SHAPED = {"broadcast_in_dim": "shape", "reshape": "new_sizes"}
+_MOVED = frozenset(("concatenate", "dot_general", "expand_dims", "rev", "sort", "squeeze", "transpose"))
+_TAKE_ANY = CELLWISE | CUMULATIVE | REDUCTIONS | _MOVED
+# By which parameters others say how many cells they give, and which.
+_SIZED = {
+    "broadcast_in_dim": ("shape",),
+    "iota": ("shape",),
+    "reshape": ("new_sizes",),
+    "slice": ("start_indices", "limit_indices"),
+}
 _CALLED = {**dict.fromkeys(WRAPPERS, "jaxpr"), "custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr"}
+# What is no more is a number of its own, and so are as many cells fewer, or such parts and multiples.
+_FEW = 1 << 10
+
+Less = Callable[[int], int]
 
 
 class _OtherError(Exception):
-    """A program with primitives of which nothing is known where there are fewer cells."""
+    """A program of which nothing is known where there are fewer cells."""
 
 
 def shrunk(program: Any, types: Sequence[Any]) -> Any:
@@ -43,7 +55,7 @@ def shrunk(program: Any, types: Sequence[Any]) -> Any:
         return None  # two dimensions of one size, of which one is made less
 
     def run(*arrays: Any) -> list[Any]:
-        return _run(program.jaxpr, program.consts, arrays, sizes)
+        return _run(program.jaxpr, program.consts, arrays, lambda size: _less(size, sizes))
 
     try:
         return jax.make_jaxpr(run)(*(jax.ShapeDtypeStruct(each.shape, each.dtype) for each in types))
@@ -51,30 +63,75 @@ def shrunk(program: Any, types: Sequence[Any]) -> Any:
         return None
 
 
-def _run(jaxpr: Any, consts: Sequence[Any], arrays: Sequence[Any], sizes: Mapping[int, int]) -> list[Any]:
+def _less(size: int, sizes: Mapping[int, int]) -> int:
+    """What a size of a program is of fewer cells, where it follows from one of its operands."""
+    if size in sizes:
+        return sizes[size]
+    for own, less in sizes.items():
+        if own == less or own <= _FEW or size == 0:
+            continue
+        if abs(own - size) <= _FEW and size > _FEW:
+            return less - (own - size)
+        if own % size == 0 and own // size <= _FEW:
+            if less % (own // size):
+                raise _OtherError
+            return less // (own // size)
+        if size % own == 0 and size // own <= _FEW:
+            return size // own * less
+    return size
+
+
+def _run(jaxpr: Any, consts: Sequence[Any], arrays: Sequence[Any], less: Less) -> list[Any]:
     known = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *arrays), strict=True))
 
     def value(atom: Any) -> Any:
-        return atom.val if is_literal(atom) else known[atom]
+        return _number(atom.val, less) if is_literal(atom) else known[atom]
 
     for equation in jaxpr.eqns:
-        found = _found(equation, list(map(value, equation.invars)), sizes)
+        found = _found(equation, list(map(value, equation.invars)), less)
+        # Not every primitive looks at what it is told.
+        for each, out in zip(found, equation.outvars, strict=True):
+            if jnp.shape(each) != tuple(map(less, out.aval.shape)):
+                raise _OtherError
         known.update(zip(equation.outvars, found, strict=True))
     return list(map(value, jaxpr.outvars))
 
 
-def _found(equation: Any, values: list[Any], sizes: Mapping[int, int]) -> list[Any]:
+def _number(number: Any, less: Less) -> Any:
+    """A literal: a whole number that is no few is a place, behind which there is nothing where there are fewer."""
+    if not jnp.issubdtype(np.result_type(number), jnp.integer) or abs(int(number)) <= _FEW:
+        return number
+    if (found := less(int(number))) == int(number):
+        raise _OtherError
+    return np.asarray(found, np.result_type(number))
+
+
+def _found(equation: Any, values: list[Any], less: Less) -> list[Any]:
     name, params = equation.primitive.name, dict(equation.params)
     if name in _CALLED:
         inner = params[_CALLED[name]]
-        return _run(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), values, sizes)
-    if name in _SHAPED:
-        params[_SHAPED[name]] = tuple(sizes.get(size, size) for size in params[_SHAPED[name]])
-    elif name not in _TAKE_ANY:
+        return _run(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), values, less)
+    if name == "scan":
+        return _turned(equation, values, less)
+    if name not in _TAKE_ANY and name not in _SIZED:
         raise _OtherError
+    params |= {key: tuple(map(less, params[key])) for key in _SIZED.get(name, ())}
     bound = equation.primitive.bind(*values, **params)
     found = list(bound) if equation.primitive.multiple_results else [bound]
-    # Which looks at nothing that it is told.
     if name == "reshape" and jnp.size(found[0]) != jnp.size(values[0]):
         raise _OtherError
     return found
+
+
+def _turned(equation: Any, values: list[Any], less: Less) -> list[Any]:
+    """What a loop gives that takes cells one after the other."""
+    body, (constants, carries) = equation.params["jaxpr"], scan_parts(equation)
+    held, carry, slices = values[:constants], values[constants : constants + carries], values[constants + carries :]
+
+    def turn(carried: list[Any], given: list[Any]) -> tuple[list[Any], list[Any]]:
+        found = _run(body.jaxpr, body.consts, [*held, *carried, *given], less)
+        return found[:carries], found[carries:]
+
+    length = less(equation.params["length"])
+    last, stacked = jax.lax.scan(turn, carry, slices, length, equation.params["reverse"])
+    return [*last, *stacked]

@@ -12,7 +12,9 @@ import numpy as np
 from combinators.kernels.jaxprs import is_literal, is_program
 
 # Parameters of primitives that follow from the shapes of what they are applied to.
-_SHAPES = frozenset(("shape", "new_sizes", "limit_indices", "slice_sizes", "sizes", "length", "axis_size"))
+_SHAPES = frozenset(
+    ("shape", "new_sizes", "start_indices", "limit_indices", "slice_sizes", "sizes", "length", "axis_size")
+)
 # From one sharding to another.
 _MOVES = frozenset(("pcast", "pvary", "reduced_vary_cast", "reshard", "sharding_constraint", "vary_unreduced_cast"))
 

@@ -74,6 +74,12 @@ def test_what_is_needed_whole_is_made_less_where_it_is_too_much_alone() -> None:
     assert few["a"] == 2 and 1 << 10 < few["b"] < 1 << 21
 
 
+def test_boxes_are_of_as_many_rows_as_a_kernel_may_take_together() -> None:
+    kernel = boxed(lambda x: x * 2 if len(x) > 1 << 21 else x + x, 1 << 24, 1 << 12)
+    found = sizes_of(kernel, 1 << 20)
+    assert len(found) > 1 and all(box[0] % 16 == 0 for _, box in found)
+
+
 def test_what_takes_no_fewer_is_asked_of_as_many_as_can_be_run() -> None:
     def function(x: Any) -> Any:
         if len(x) < 1 << 15:
@@ -115,7 +121,7 @@ def test_a_share_of_what_may_be_run_is_as_many_cells_fewer() -> None:
 def test_where_a_box_needs_too_much_whole_it_is_asked_of_less_of_that() -> None:
     by_hundreds = boxed(lambda x: x.reshape(len(x), -1, 128)[..., ::-1].reshape(x.shape), 8, 1 << 24, "a [b] -> a [b]")
     (((rows, cols), (box, same)),) = sizes_of(by_hundreds, 4)
-    assert (rows, box) == (4, 2) and cols == same and cols % 128 == 0 and cols < 1 << 16
+    assert (rows, box) == (8, 4) and cols == same and cols % 128 == 0 and cols < 1 << 16
 
 
 def test_what_can_never_be_run_is_not_asked() -> None:
