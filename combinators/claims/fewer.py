@@ -30,13 +30,14 @@ _GROUP = 1 << 10
 _MOST_PIECES = 16
 
 
-def asked_at(kernel: Boxed, box: Mapping[str, int], share: float = 1) -> Iterator[Parts]:
+def asked_at(kernel: Boxed, box: Mapping[str, int], share: float = 1, enough: float = _ENOUGH) -> Iterator[Parts]:
     """What is run of a kernel that is held to its boxes.
 
     Args:
       kernel: on all of its cells.
       box: the sizes of a part of its index space.
       share: of what may be run, how much what is given here may take.
+      enough: of that, how much tells all where fewer cells are the same program.
     """
     own, part = dict(kernel.sizes), dict(box)
     program = kernel.at(own)
@@ -45,9 +46,9 @@ def asked_at(kernel: Boxed, box: Mapping[str, int], share: float = 1) -> Iterato
     parts = parts_of(kernel, own, part, share) if excess(program) <= share else None
     as_it_is = [parts] if parts is not None and parts.ways else []
     less: list[Parts] = []
-    if not as_it_is or excess(program) > 2 * _ENOUGH * share:
+    if not as_it_is or excess(program) > 2 * enough * share:
         # Where it can be run as it is, that is better than as much of something else.
-        shares = [_ENOUGH * share] if as_it_is else [_ENOUGH * share, share]
+        shares = [enough * share] if as_it_is else [enough * share, share]
         for parts in _of_fewer(kernel, own, part, shares):
             yield parts
             if _is_alike(kernel, parts, own, part):

@@ -26,6 +26,8 @@ from combinators.kernels.jaxprs import as_function
 _ROUNDS = 2
 # What pulls back runs forward first, and holds both.
 _SHARE = 1 / 4
+# Of many cells some are equal by rounding, and what they share of a slope is up to the order in which they are taken.
+_ENOUGH = 1 / 1024
 # At a kink one draw may differ by chance.
 _DIFFERING = 2
 
@@ -40,7 +42,7 @@ def pulls_otherwise(kernel: Boxed, box: Mapping[str, int]) -> bool:
     cut = [dim for dim, size in kernel.sizes.items() if box[dim] != size]
     if not cut or not all(0 < box[dim] <= size for dim, size in kernel.sizes.items()):
         return False
-    return any(_parts_pull_otherwise(kernel, parts) for parts in asked_at(kernel, box, _SHARE))
+    return any(_parts_pull_otherwise(kernel, parts) for parts in asked_at(kernel, box, _SHARE, _ENOUGH))
 
 
 def _parts_pull_otherwise(kernel: Boxed, parts: Parts) -> bool:

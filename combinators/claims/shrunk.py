@@ -18,11 +18,16 @@ from combinators.declared.rules import CUMULATIVE, REDUCTIONS
 from combinators.kernels.elementwise import CELLWISE
 from combinators.kernels.jaxprs import WRAPPERS, is_literal, scan_parts
 
-_MOVED = frozenset(("concatenate", "dot_general", "expand_dims", "rev", "sort", "squeeze", "transpose"))
-_TAKE_ANY = CELLWISE | CUMULATIVE | REDUCTIONS | _MOVED
+_NAMES = """
+    concatenate dot_general dynamic_update_slice expand_dims rev scatter scatter-add scatter-max scatter-min scatter-mul
+    scatter_max scatter_min sort squeeze transpose
+"""
+_TAKE_ANY = CELLWISE | CUMULATIVE | REDUCTIONS | frozenset(_NAMES.split())
 # By which parameters others say how many cells they give, and which.
 _SIZED = {
     "broadcast_in_dim": ("shape",),
+    "dynamic_slice": ("slice_sizes",),
+    "gather": ("slice_sizes",),
     "iota": ("shape",),
     "reshape": ("new_sizes",),
     "slice": ("start_indices", "limit_indices"),
