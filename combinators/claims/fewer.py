@@ -26,8 +26,8 @@ _ENOUGH = 1 / 32
 _TRIES, _LESS = 4, 16
 # By as many cells, or fewer, a kernel may take them: boxes keep what they leave when they are divided by it.
 _GROUP = 1 << 10
-# So many pieces of a dimension tell what more of them would.
-_MOST_PIECES = 16
+# So many pieces of a dimension tell what more of them would: of more than are put together (`cut`) it is two.
+_MOST_PIECES = 17
 
 
 def asked_at(kernel: Boxed, box: Mapping[str, int], share: float = 1, enough: float = _ENOUGH) -> Iterator[Parts]:
@@ -57,7 +57,7 @@ def asked_at(kernel: Boxed, box: Mapping[str, int], share: float = 1, enough: fl
     yield from as_it_is
     if less and not as_it_is:
         # The code of all cells, where it can be told what it is of those that are run.
-        sizes, part = less[-1].sizes, less[-1].box
+        sizes, part = less[0].sizes, less[0].box
         parts = parts_of(_with_own_code(kernel, box, sizes, part), sizes, part, share)
         if parts is not None and parts.ways:
             yield parts

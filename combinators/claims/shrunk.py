@@ -7,7 +7,8 @@ whose sizes follow from those of the operands: so many times one, a part of one,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -36,7 +37,10 @@ _CALLED = {**dict.fromkeys(WRAPPERS, "jaxpr"), "custom_jvp_call": "call_jaxpr", 
 # What is no more is a number of its own, and so are as many cells fewer, or such parts and multiples.
 _FEW = 1 << 10
 
-Less = Callable[[int], int]
+# Floats of 32 bits count so far; what is about as large, or its inverse or root, may be a count that was rounded.
+_COUNTED, _ROUNDING = 1 << 24, 2.0**-7
+
+Sizes = Mapping[int, int]
 
 
 class _OtherError(Exception):
@@ -58,9 +62,11 @@ def shrunk(program: Any, types: Sequence[Any]) -> Any:
     sizes = dict(pairs)
     if len(sizes) < len(pairs):
         return None  # two dimensions of one size, of which one is made less
+    if any(own != less and own <= _FEW for own, less in sizes.items()):
+        return None  # such numbers of a program may be something else
 
     def run(*arrays: Any) -> list[Any]:
-        return _run(program.jaxpr, program.consts, arrays, lambda size: _less(size, sizes))
+        return _run(program.jaxpr, program.consts, arrays, sizes)
 
     try:
         return jax.make_jaxpr(run)(*(jax.ShapeDtypeStruct(each.shape, each.dtype) for each in types))
@@ -68,12 +74,12 @@ def shrunk(program: Any, types: Sequence[Any]) -> Any:
         return None
 
 
-def _less(size: int, sizes: Mapping[int, int]) -> int:
+def _less(size: int, sizes: Sizes) -> int:
     """What a size of a program is of fewer cells, where it follows from one of its operands."""
     if size in sizes:
         return sizes[size]
     for own, less in sizes.items():
-        if own == less or own <= _FEW or size == 0:
+        if own == less or size == 0:
             continue
         if abs(own - size) <= _FEW and size > _FEW:
             return less - (own - size)
@@ -86,41 +92,57 @@ def _less(size: int, sizes: Mapping[int, int]) -> int:
     return size
 
 
-def _run(jaxpr: Any, consts: Sequence[Any], arrays: Sequence[Any], less: Less) -> list[Any]:
+def _run(jaxpr: Any, consts: Sequence[Any], arrays: Sequence[Any], sizes: Sizes) -> list[Any]:
     known = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *arrays), strict=True))
 
     def value(atom: Any) -> Any:
-        return _number(atom.val, less) if is_literal(atom) else known[atom]
+        return _number(atom.val, sizes) if is_literal(atom) else known[atom]
 
     for equation in jaxpr.eqns:
-        found = _found(equation, list(map(value, equation.invars)), less)
+        found = _found(equation, list(map(value, equation.invars)), sizes)
         # Not every primitive looks at what it is told.
         for each, out in zip(found, equation.outvars, strict=True):
-            if jnp.shape(each) != tuple(map(less, out.aval.shape)):
+            if jnp.shape(each) != tuple(_less(size, sizes) for size in out.aval.shape):
                 raise _OtherError
         known.update(zip(equation.outvars, found, strict=True))
     return list(map(value, jaxpr.outvars))
 
 
-def _number(number: Any, less: Less) -> Any:
-    """A literal: a whole number that is no few is a place, behind which there is nothing where there are fewer."""
-    if not jnp.issubdtype(np.result_type(number), jnp.integer) or abs(int(number)) <= _FEW:
+def _number(number: Any, sizes: Sizes) -> Any:
+    """A literal: what counts cells counts fewer, and a place that is none of the first stands for nothing there."""
+    dtype = np.result_type(number)
+    if jnp.issubdtype(dtype, jnp.floating):
+        return np.asarray(_count(float(number), sizes), dtype)
+    if not jnp.issubdtype(dtype, jnp.integer) or abs(int(number)) <= _FEW:
         return number
-    if (found := less(int(number))) == int(number):
+    if (found := _less(int(number), sizes)) == int(number):
         raise _OtherError
-    return np.asarray(found, np.result_type(number))
+    return np.asarray(found, dtype)
 
 
-def _found(equation: Any, values: list[Any], less: Less) -> list[Any]:
+def _count(number: float, sizes: Sizes) -> float:
+    for own, less in sizes.items():
+        if own == less:
+            continue
+        if own < _COUNTED and number in (own, own - 1):
+            return less - (own - number)
+        cells = (own * other for other in (1, *sizes))
+        likely = (each for count in cells for each in (count, 1 / count, math.sqrt(count), 1 / math.sqrt(count)))
+        if any(math.isclose(abs(number), each, rel_tol=_ROUNDING) for each in likely):
+            raise _OtherError
+    return number
+
+
+def _found(equation: Any, values: list[Any], sizes: Sizes) -> list[Any]:
     name, params = equation.primitive.name, dict(equation.params)
     if name in _CALLED:
         inner = params[_CALLED[name]]
-        return _run(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), values, less)
+        return _run(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), values, sizes)
     if name == "scan":
-        return _turned(equation, values, less)
+        return _turned(equation, values, sizes)
     if name not in _TAKE_ANY and name not in _SIZED:
         raise _OtherError
-    params |= {key: tuple(map(less, params[key])) for key in _SIZED.get(name, ())}
+    params |= {key: tuple(_less(size, sizes) for size in params[key]) for key in _SIZED.get(name, ())}
     bound = equation.primitive.bind(*values, **params)
     found = list(bound) if equation.primitive.multiple_results else [bound]
     if name == "reshape" and jnp.size(found[0]) != jnp.size(values[0]):
@@ -128,15 +150,15 @@ def _found(equation: Any, values: list[Any], less: Less) -> list[Any]:
     return found
 
 
-def _turned(equation: Any, values: list[Any], less: Less) -> list[Any]:
+def _turned(equation: Any, values: list[Any], sizes: Sizes) -> list[Any]:
     """What a loop gives that takes cells one after the other."""
     body, (constants, carries) = equation.params["jaxpr"], scan_parts(equation)
     held, carry, slices = values[:constants], values[constants : constants + carries], values[constants + carries :]
 
     def turn(carried: list[Any], given: list[Any]) -> tuple[list[Any], list[Any]]:
-        found = _run(body.jaxpr, body.consts, [*held, *carried, *given], less)
+        found = _run(body.jaxpr, body.consts, [*held, *carried, *given], sizes)
         return found[:carries], found[carries:]
 
-    length = less(equation.params["length"])
+    length = _less(equation.params["length"], sizes)
     last, stacked = jax.lax.scan(turn, carry, slices, length, equation.params["reverse"])
     return [*last, *stacked]

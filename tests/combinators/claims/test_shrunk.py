@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import jax
@@ -39,6 +40,10 @@ SAME = {
     "halves": lambda x: x[: len(x) // 2] - x[len(x) // 2 :],
     "places": lambda x: jnp.arange(len(x)) * x[:, 0] / 7,
     "the last place": lambda x: (jnp.arange(len(x)) < len(x) - 1) * x[:, 0],
+    "a count": lambda x: jnp.full(3, len(x)),
+    "a mean": lambda x: x.mean(0),
+    "a variance": lambda x: jnp.var(jnp.asarray(x), 0, ddof=1),
+    "a mean in two steps": lambda x: x.mean(0) + (x - x.mean(0)).mean(0),
     "every other": lambda x: jnp.asarray(x).at[::2].multiply(2.0),
     "what places say": lambda x: jnp.asarray(x)[jnp.argsort(x[:, 0])],
     "a loop": a_loop,
@@ -71,12 +76,28 @@ def test_it_is_the_code_of_many() -> None:
         lambda x: jnp.where(jnp.arange(len(x)) < 70_000, x[:, 0], 0),
         lambda x: x.reshape(32, -1, 3).sum(1),
         lambda x: jax.lax.associative_scan(jnp.add, x),
+        lambda x: x.sum(0) / math.sqrt(len(x)),
+        lambda x: x.sum() * (1 / x.size),
         lambda x: jax.lax.while_loop(lambda c: c.sum() < 9, lambda c: c + 1, x),
     ],
-    ids=["some rows", "one row", "places before one", "more groups than rows", "halves of halves", "a loop"],
+    ids=[
+        "some rows",
+        "one row",
+        "places before one",
+        "more groups than rows",
+        "halves of halves",
+        "a root",
+        "an inverse",
+        "a loop",
+    ],
 )
 def test_of_other_programs_nothing_is_known(function: Any) -> None:
     assert shrunk(jax.make_jaxpr(function)(struct(MANY, 3)), [struct(FEW, 3)]) is None
+
+
+def test_few_cells_are_no_more_than_other_numbers_of_a_program() -> None:
+    program = jax.make_jaxpr(lambda x: x.sum(0) + 512)(struct(512, 3))
+    assert shrunk(program, [struct(FEW, 3)]) is None
 
 
 def test_two_dimensions_of_one_size_are_not_told_apart() -> None:

@@ -55,6 +55,10 @@ TRUE = {
     "two ways": tp.Map(in_two_ways, MAPPED),
     "pairs": tp.Reduce(of_pairs, FOLDED, tp.monoids.Sum),
     "rows": tp.Map(lambda x: jnp.sort(x, 1), IN_ROWS),
+    "a count": tp.Reduce(lambda x: jnp.full(x.shape[1:], len(x), jnp.float32), FOLDED, tp.monoids.Sum),
+    "a count beside a sum": tp.Reduce(
+        lambda x: jnp.stack([x.sum(0), 0 * x[0] + len(x)]), "rows [cols] -> [k] [cols]", tp.monoids.Sum, sizes={"k": 2}
+    ),
 }
 FALSE = {
     "a root of a sum": tp.Reduce(lambda x: jnp.sqrt((x * x).sum(0)), FOLDED, tp.monoids.Sum),
@@ -89,9 +93,11 @@ def test_kernels_of_many_cells_that_compute_something_else_on_boxes_are_refused(
         held(FALSE[name])
 
 
+@pytest.mark.parametrize("boxes", [4, 20, 3])
 @pytest.mark.parametrize("name", TRUE)
-def test_other_ways_of_many_cells_to_the_same_are_taken(name: str) -> None:
-    held(TRUE[name])
+def test_other_ways_of_many_cells_to_the_same_are_taken(name: str, boxes: int) -> None:
+    many = {**MANY, "rows": 20 << 19}
+    held(TRUE[name], many, many["rows"] // boxes // 1024 * 1024)
 
 
 @pytest.mark.parametrize(
@@ -112,6 +118,12 @@ def test_a_mean_of_more_rows_than_floats_count_is_refused(dtype: Any, rows: int)
     for kernel in (lambda x: x.mean(0), lambda x: x.sum(0) / x.shape[0]):
         with pytest.raises(SignatureError, match="divides by how many cells of `rows`"):
             shape(tp.Reduce(kernel, FOLDED, tp.monoids.Sum).operation, (Struct((rows, 2), dtype),))
+
+
+def test_counts_of_an_aggregator_are_those_of_its_boxes() -> None:
+    mean = tp.trace(tp.fold(tp.aggregators.Mean(), FOLDED), jax.ShapeDtypeStruct((10_240, 1024), jnp.float32))
+    for rows in (512, 1024, 2560):
+        held(mean.nodes[-1], {"rows": 10_240, "cols": 1024}, rows)
 
 
 @pytest.mark.parametrize(("part", "is_even"), [(1_250_000, True), (1_250_001, False)])
