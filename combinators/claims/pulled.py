@@ -42,7 +42,9 @@ def pulls_otherwise(kernel: Boxed, box: Mapping[str, int]) -> bool:
     cut = [dim for dim, size in kernel.sizes.items() if box[dim] != size]
     if not cut or not all(0 < box[dim] <= size for dim, size in kernel.sizes.items()):
         return False
-    return any(_parts_pull_otherwise(kernel, parts) for parts in asked_at(kernel, box, _SHARE, _ENOUGH))
+    # Each is compiled, so of those that tell no more than others the first is asked, and what is closest to its own.
+    asked = list(asked_at(kernel, box, _SHARE, _ENOUGH))
+    return any(_parts_pull_otherwise(kernel, parts) for parts in (*asked[:1], *asked[1:][-1:]))
 
 
 def _parts_pull_otherwise(kernel: Boxed, parts: Parts) -> bool:
