@@ -25,7 +25,7 @@ _ENOUGH = 1 / 32
 # How often sizes are made less, and by how much where nothing but that they do not run is known of them.
 _TRIES, _LESS = 4, 16
 # By as many cells, or fewer, a kernel may take them: boxes keep what they leave when they are divided by it.
-_GROUP = 1 << 10
+_GROUP, _LEAST = 1 << 10, 16
 # So many pieces of a dimension tell what more of them would: of more than are put together (`cut`) it is two.
 _MOST_PIECES = 17
 
@@ -169,15 +169,15 @@ def _in_units(kernel: Boxed, sizes: Sizes, box: Sizes, dims: Collection[str], sh
     return None
 
 
-def _units(program: Any) -> Iterator[int]:
+def _units(program: Any) -> Collection[int]:
     """By what divided boxes leave what they did: a power of two, what the shapes of a program say, then less.
 
     Of none less: a kernel that takes rows by fours need not be right of every box of two.
     """
-    yield _GROUP
     named = sorted(size for size in _shapes(program.jaxpr) if 1 < size <= _GROUP)
-    yield from (math.lcm(_LESS, *each) for each in (named, *([size] for size in named[: -1 - _TRIES : -1])))
-    yield _LESS
+    together = (named, *([size] for size in named[: -1 - _TRIES : -1]), [])
+    # Each once, in this order.
+    return dict.fromkeys((_GROUP, *(math.lcm(_LEAST, *each) for each in together)))
 
 
 def _shapes(jaxpr: Any) -> set[int]:
@@ -203,15 +203,15 @@ def _divided(sizes: Sizes, box: Sizes, dims: Collection[str], by: float, unit: i
         pieces, rest = divmod(sizes[dim], box[dim])
         kept = min(pieces, _MOST_PIECES)
         by /= pieces / kept
-        cells = _alike(box[dim], int(box[dim] / max(by, 1) ** (1 / (len(dims) - done))), unit)
+        cells = _leaving_as(box[dim], int(box[dim] / max(by, 1) ** (1 / (len(dims) - done))), unit)
         # The last box has fewer cells where it had.
-        last = min(_alike(rest, rest * cells // box[dim], unit), max(1, cells - 1)) if rest else 0
+        last = min(_leaving_as(rest, rest * cells // box[dim], unit), max(1, cells - 1)) if rest else 0
         by /= box[dim] / cells
         part[dim], less[dim] = cells, kept * cells + last
     return less, part
 
 
-def _alike(size: int, most: int, unit: int) -> int:
+def _leaving_as(size: int, most: int, unit: int) -> int:
     """A size that leaves what `size` does, divided by a unit: the greatest one up to `most`, or the least."""
     left = size % unit or min(unit, size)
     return left + max(0, most - left) // unit * unit
