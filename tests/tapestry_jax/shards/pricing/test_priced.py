@@ -132,8 +132,10 @@ def test_what_sends_the_same_of_one_value_is_sent_once():
 
 
 def test_blocks_of_random_plans_cost_what_their_plans_cost():
-    """Of 459 of three seeds 23 differed, and of 102 of this one ten: in equal values that XLA sends once, in what has no
-    cells, in a first pass."""
+    """Of 459 of three seeds 23 differed, and ten of 102 of this one.
+
+    In equal values that XLA sends once, in what has no cells, in a first pass.
+    """
     equal = looked_at = 0
     for number in range(some(18)):
         for program, placing in draw_pair(f"priced/{number}", 2):
