@@ -80,7 +80,7 @@ def apply(opened: Opened, function: Any, inputs: Sequence[Any], out: Any, how: H
         layouts = [version.kind.layout for version in versions]
         planned = read_plan(how.plan, program.graph, opened.mesh, layouts, where)
         results = compute(opened, names, versions, program, planned)
-        drafts = _drafts(opened, outputs, program, results)
+        drafts = _drafts(opened, outputs, program.under(planned), results)
         detail = {"function": program.name, **plan_detail(planned)}
         numbers = [version.number for version in versions]
         commit(opened, drafts, overwrite, Origin("apply", detail, numbers, (program.graph.key, program.text)), where)

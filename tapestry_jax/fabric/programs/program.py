@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -30,7 +31,7 @@ class Program:
       graph: the program, for the types of its inputs.
       name: what it is called, where no file can hold it.
       text: its stored form; None where it has none.
-      given: names of the dimensions of what it is applied to.
+      given: names of dimensions that somebody gave: of what it is applied to, and in its plan.
     """
 
     graph: Graph
@@ -42,6 +43,11 @@ class Program:
     def results(self) -> tuple[TensorType, ...]:
         """The types of its outputs, in order; what nobody gave a name has none, as tensors that were loaded so."""
         return tuple(self._as_given(self.graph.type_of(ref)) for _, ref in self.graph.outputs)
+
+    def under(self, plan: Plan | None) -> Program:
+        """The program, whose dimensions have names where a plan calls them by these: it says where they lie."""
+        named = {dim for dim, _ in plan.entries} if plan is not None else frozenset[str]()
+        return replace(self, given=self.given | named)
 
     def _as_given(self, type: TensorType) -> TensorType:
         names = [None if name not in self.given and is_coined(name) else name for name in type.names]

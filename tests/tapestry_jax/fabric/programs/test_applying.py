@@ -149,3 +149,11 @@ def test_axes_that_nobody_named_stay_without_a_name(names: tuple[str | None, ...
         fabric.copy("y", None, "x", None)
         named = fabric.describe("turned").type.names
     assert named == (("cols", "rows") if names[0] is None else ("embed", "_0"))
+
+
+def test_a_plan_that_calls_an_axis_by_its_number_gives_it_that_name(mesh2x4: Any):
+    with tp.Fabric(None, mesh=mesh2x4) as fabric:
+        fabric.load("x", X)
+        fabric.apply(tp.Map(jnp.sin), "x", out="y", plan={"_0": "data"})
+        assert fabric.describe("y").type.names == ("_0", None)
+        assert fabric.array("y").sharding.spec[0] == "data"
