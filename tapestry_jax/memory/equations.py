@@ -18,6 +18,7 @@ _UNARY = frozenset(
 _MOVED = frozenset(
     ("broadcast_in_dim", "reshape", "squeeze", "expand_dims", "copy", "pvary", "pcast", "stop_gradient", "name")
 )
+ALL_REDUCED = ("psum", "pmax", "pmin")
 _REDUCED = frozenset(("reduce_sum", "reduce_max", "reduce_min"))
 _FLOATS = frozenset(map(jnp.dtype, (jnp.float32, jnp.float64, jnp.bfloat16)))
 _FEWEST = 4096
@@ -69,6 +70,28 @@ def parts_of(equation: Any) -> int:
     axis = equation.params["split_axis"]
     given, made = (atom.aval.shape for atom in (equation.invars[0], equation.outvars[0]))
     return given[axis] // max(made[axis], 1) if len(given) == len(made) else 0
+
+
+def group_of(equation: Any) -> tuple[str, ...]:
+    """What collectives have in common that can be sent as one: kind, mesh axes, and of what is reduced the type."""
+    name, params = equation.primitive.name, equation.params
+    if name.startswith("all_gather"):
+        return "gather", str(params["axis_name"])
+    if name == "reduce_scatter":
+        return name, str(params["axis_name"]), str(equation.invars[0].aval.dtype)
+    if name.startswith(ALL_REDUCED):
+        return name, str(params["axes"]), str(equation.invars[0].aval.dtype)
+    return ()
+
+
+def cuts_inside(equation: Any) -> bool:
+    """Whether an all-to-all sends along another dimension than the first, or a gather comes between others."""
+    name, params = equation.primitive.name, equation.params
+    if name == "all_to_all":
+        return params["split_axis"] != 0
+    if name.startswith("all_gather"):
+        return math.prod(equation.invars[0].aval.shape[: params["all_gather_dimension"]]) > 1
+    return False
 
 
 def extents_of(equation: Any) -> tuple[int, ...]:

@@ -26,9 +26,16 @@ _NAMES = {
     """,
     UPDATE: "dynamic_update_slice scatter scatter-add scatter_add scatter_max scatter_min scatter_mul",
 }
+_COLLECTIVES = ("psum", "pmax", "pmin", "all_gather", "reduce_scatter", "all_to_all", "ppermute")
+"""How the names of collectives begin."""
 _KINDS = {name: kind for kind, names in _NAMES.items() for name in names.split()}
 
 
 def kind_of(primitive: str) -> int:
     """The kind of a primitive that is no loop, branch or call."""
     return _KINDS.get(primitive, OPAQUE)
+
+
+def is_collective(primitive: str) -> bool:
+    """Whether devices exchange anything."""
+    return primitive.startswith(_COLLECTIVES)

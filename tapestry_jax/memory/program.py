@@ -55,11 +55,12 @@ class Node:
       merged: places of operands that it reads as matrices although they have more dimensions.
       parts: of an all-to-all, how many pieces each device sends; if it cuts the last dimension, `library` is `last`.
       extents: of a product, the sizes of its batch, its rows, its columns and of what it sums over.
-      cuts: whether an all-to-all cuts another dimension than the first.
+      cuts: whether an all-to-all sends, or a gather puts side by side, along another dimension than the first.
       rows: whether a reduction is over the last dimension.
       name: of the primitive, where it is one.
       places: of a loop, how many of the last operands are where it writes what its turns give.
       turned: places of operands that a product reads as matrices in whose order they do not lie.
+      group: of a collective, what those have in common that can be sent as one.
     """
 
     kind: int
@@ -80,6 +81,7 @@ class Node:
     rows: bool = False
     name: str = ""
     places: int = 0
+    group: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

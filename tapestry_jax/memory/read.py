@@ -17,7 +17,16 @@ from combinators.kernels.jaxprs import is_literal, scan_parts
 from tapestry_jax.hlo.cycles import path_of
 from tapestry_jax.lowering.on_device.recomputed import LATER
 from tapestry_jax.memory.called import Called
-from tapestry_jax.memory.equations import extents_of, library_of, merged, parts_of, reduces_rows, turned
+from tapestry_jax.memory.equations import (
+    cuts_inside,
+    extents_of,
+    group_of,
+    library_of,
+    merged,
+    parts_of,
+    reduces_rows,
+    turned,
+)
 from tapestry_jax.memory.needed import needed
 from tapestry_jax.memory.primitives import kind_of
 from tapestry_jax.memory.program import BRANCH, COSTLY, HELD, LOOP, REDUCED, VIEW, Node, Program, Value
@@ -169,6 +178,7 @@ class _Reader:
             extents=node.extents,
             rows=node.rows,
             cuts=node.cuts,
+            group=node.group,
         )
         self.nodes.append(made)
 
@@ -300,7 +310,8 @@ def _said(equation: Any) -> _Said:
         parts=parts_of(equation),
         extents=extents_of(equation),
         rows=reduces_rows(equation),
-        cuts=name == "all_to_all" and params["split_axis"] != 0,
+        cuts=cuts_inside(equation),
+        group=group_of(equation),
     )
     made = tuple(_value(variable.aval) for variable in equation.outvars)
     reads = tuple(None if is_literal(variable) else variable for variable in equation.invars)

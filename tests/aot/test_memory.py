@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import tapestry_jax as tp
+from benchmarks.memory_cases import TRANSFORMERS
 from tests.example_modules import GALLERY, modules_of
 
 
@@ -33,5 +34,12 @@ def test_what_is_predicted_is_allotted(row: str, number: int, machine: str, gall
     devices = list(tp.topology(machine, all=8).devices.flat)
     graph = tp.trace(example.program, *example.arguments)
     seen = tp.plan(graph, tp.mesh(devices, **planned.mesh), planned.entries, **planned.options).compile_only()
+    said = seen.memory.arguments + seen.memory.results + seen.memory.temporaries
+    assert seen.needed.total == pytest.approx(said, rel=0.1)
+
+
+@pytest.mark.parametrize("machine", ["h100:1x8"], indirect=True)
+def test_parameters_of_a_layer_are_gathered_at_once(machine: str) -> None:
+    seen = TRANSFORMERS["stack, FSDP, remat"](tuple(tp.topology(machine, all=8).devices.flat)).compile_only()
     said = seen.memory.arguments + seen.memory.results + seen.memory.temporaries
     assert seen.needed.total == pytest.approx(said, rel=0.1)

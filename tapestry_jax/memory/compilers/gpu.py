@@ -6,6 +6,9 @@ from collections import defaultdict
 from dataclasses import replace
 
 from tapestry_jax.memory.compilers.added import added
+from tapestry_jax.memory.compilers.arrived import arrived
+from tapestry_jax.memory.compilers.combined import combined
+from tapestry_jax.memory.compilers.scheduled import scheduled
 from tapestry_jax.memory.compilers.split import split
 from tapestry_jax.memory.program import COSTLY, FUSED, REDUCED, VIEW, Node, Program
 
@@ -14,7 +17,7 @@ _PRODUCT = "dot_general"
 
 def as_on_gpus(program: Program) -> Program:
     """The same program as XLA for GPUs runs it: lookups' gradients, products in parts, softmaxes; in loops too."""
-    return _normalised(_turned(split(added(program))))
+    return scheduled(combined(_normalised(_turned(arrived(split(added(program)))))))
 
 
 def _turned(program: Program) -> Program:

@@ -33,13 +33,13 @@ def breadth_first(program: Program) -> Program:
     placed: set[int] = set()
     while ready:
         at = ready.popleft()
-        _place(program, at, makers, placed, order)
+        place(program, at, makers, placed, order)
         for user in users[at]:
             waits[user].discard(at)
             if not waits[user]:
                 ready.append(user)
     for at in range(len(program.nodes)):
-        _place(program, at, makers, placed, order)
+        place(program, at, makers, placed, order)
     return replace(program, nodes=tuple(order))
 
 
@@ -59,7 +59,7 @@ def _made_anew(program: Program) -> set[int]:
     }
 
 
-def _place(program: Program, at: int, makers: dict[int, int], placed: set[int], order: list[Node]) -> None:
+def place(program: Program, at: int, makers: dict[int, int], placed: set[int], order: list[Node]) -> None:
     """Append a kernel behind what is computed on the way to it."""
     todo = [at]
     while todo:
