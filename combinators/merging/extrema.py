@@ -26,6 +26,8 @@ from combinators.errors import GraphError, message
 from combinators.frozen import dataclass
 
 Extremum = Literal["max", "min"]
+EXTREMA = frozenset({"max", "min"})
+"""Native monoids with a kink, where elements tie."""
 
 _MERGES: dict[str, Any] = {"max": jnp.maximum, "min": jnp.minimum}
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import jax
+from jax import lax
 from jax.sharding import AxisType
 
 from combinators.errors import PlanError, SignatureError, TapestryError, message
@@ -23,6 +24,7 @@ from tapestry_jax.lowering.devices import (
 )
 from tapestry_jax.lowering.on_device.here import Here
 from tapestry_jax.lowering.program import run_schedule
+from tapestry_jax.lowering.rules import rules_told
 from tapestry_jax.planning.scheduling.schedule import Schedule, Slot
 
 
@@ -50,6 +52,14 @@ class Compiled(Immutable):
         made = [sharding(schedule.slots[slot].layout, mesh) for slot in schedule.outputs]
         # XLA would choose layouts of its own for what nobody pins.
         self._pinned = jax.jit(of_leaves, in_shardings=given, out_shardings=made)
+
+        def constrained(*leaves: Any) -> list[Any]:
+            told = [lax.with_sharding_constraint(leaf, lies) for leaf, lies in zip(leaves, given, strict=True)]
+            return list(map(lax.with_sharding_constraint, of_leaves(*told), made))
+
+        constrained.__name__ = program.__name__
+        # What is pinned takes no cotangents that lie elsewhere, and nobody can ask for them to be moved.
+        self._traced = jax.jit(constrained)
         # Where a mesh is set JAX (0.10.2) does not transpose or batch what is pinned.
         self._free = jax.jit(of_leaves)
 
@@ -70,10 +80,11 @@ class Compiled(Immutable):
 
     def _run(self, leaves: list[Any], args: tuple[Any, ...]) -> list[Any]:
         pinned = self._pinned
-        if has_ambient_mesh(self._mesh) and any(map(is_traced, leaves)):
-            pinned = self._free
+        if any(map(is_traced, leaves)):
+            pinned = self._free if has_ambient_mesh(self._mesh) else self._traced
         try:
-            return pinned(*leaves)
+            with rules_told():
+                return pinned(*leaves)
         except TapestryError:
             raise
         except (RuntimeError, OverflowError):

@@ -10,6 +10,7 @@ import numpy as np
 
 from tapestry_jax.lowering.boundary import sharding
 from tapestry_jax.lowering.compiled import argument_structs, build
+from tapestry_jax.lowering.rules import rules_told
 from tapestry_jax.planning.derivatives.gradients import differentiated, is_inexact
 from tapestry_jax.planning.scheduling.schedule import Schedule
 
@@ -72,8 +73,10 @@ def trace_pinned(
             full[number] = cotangent
         return results, pull(full)[0]
 
-    return jax.jit(
+    both = jax.jit(
         values_and_gradients,
         in_shardings=(given, [made[number] for number in smooth]),
         out_shardings=(made, [given[position] for position in wanted]),
-    ).trace(structs, directions)
+    )
+    with rules_told():
+        return both.trace(structs, directions)

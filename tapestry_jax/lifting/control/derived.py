@@ -14,7 +14,7 @@ from tapestry_jax.lifting.assign import Named
 from tapestry_jax.lifting.constants import LARGEST
 from tapestry_jax.lifting.control.branches import Part, Wrote
 from tapestry_jax.lifting.control.inside import Inside, entered, written
-from tapestry_jax.lifting.control.kernel import Controlled, OnBlocks, Outer, Within, alike
+from tapestry_jax.lifting.control.kernel import Controlled, Coordinates, OnBlocks, Outer, Within, alike
 from tapestry_jax.lifting.kernels.derivatives import with_pulled, with_tangents
 from tapestry_jax.lifting.rules import custom
 from tapestry_jax.lifting.values import Atom
@@ -44,17 +44,22 @@ class Derived(Controlled, Within):
 
     def within(self, outer: Outer, blocks: Sequence[Any]) -> list[Any]:
         """The results, in the derivatives of others."""
-        operands, count = alike(blocks), len(self.at)
-        inside = (*outer, lambda given: self.within(outer, [*given, *operands[len(operands) - count :]]))
-        floats = (*self.floats, *(False for _ in self.at))
+        own, count = alike(blocks), len(self.floats)
+        # Coordinates are operands too, of the functions around as well: what a derivative captured would be gone.
+        operands = [*own, *alike([one for _, told in outer for one in told], own)]
+        floats = tuple(at < count and self.floats[at] for at in range(len(operands)))
+
+        def parted(given: Sequence[Any]) -> tuple[Coordinates, list[Any], Outer]:
+            told, further = tuple(given[count : len(own)]), iter(given[len(own) : len(operands)])
+            around = tuple((kernel, tuple(next(further) for _ in one)) for kernel, one in outer)
+            return dict(zip(self.at, told, strict=True)), list(given[:count]), (*around, (self, told))
 
         def value(given: Sequence[Any]) -> list[Any]:
-            coordinates, own = self.given(given)
-            return alike(self.value(coordinates, own, inside), operands)
+            return alike(self.value(*parted(given)), operands)
 
         def derivative(given: Sequence[Any]) -> list[Any]:
-            own, told, moved = _parted(given, len(self.floats), count)
-            return alike(self.derivative(dict(zip(self.at, told, strict=True)), [*own, *moved], inside), operands)
+            coordinates, taken, inside = parted(given)
+            return alike(self.derivative(coordinates, [*taken, *given[len(operands) :]], inside), operands)
 
         if self.is_pushed:
             return with_tangents(value, derivative, floats, operands, len(self.value.outputs))
@@ -80,7 +85,9 @@ class Itself(Within):
 
     def within(self, outer: Outer, blocks: Sequence[Any]) -> list[Any]:
         """The results."""
-        return outer[len(outer) - 1 - self.above](blocks)
+        at = len(outer) - 1 - self.above
+        kernel, told = outer[at]
+        return kernel.within(outer[:at], [*blocks, *told])
 
 
 # A derivative may hold another function with one, and so on: each derives those before it once more.
@@ -154,11 +161,6 @@ def _common(inside: Inside, outs: Sequence[Named]) -> None:
 def _whole(graph: Graph, cut: tuple[str, ...]) -> OnBlocks:
     """A program of all its inputs to all its results."""
     return OnBlocks(graph, cut, tuple(range(len(graph.inputs))), tuple(range(len(graph.outputs))))
-
-
-def _parted(given: Sequence[Any], count: int, told: int) -> tuple[list[Any], list[Any], list[Any]]:
-    """Operands, coordinates, and what moves."""
-    return list(given[:count]), list(given[count : count + told]), list(given[count + told :])
 
 
 TABLE = dict.fromkeys(custom.WRITTEN, derived)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -24,9 +24,6 @@ from tapestry_jax.lowering.on_device.varying import vary, varying_axes
 Coordinates = Mapping[str, Any]
 """Of dimensions that may be cut the coordinates of the block."""
 
-Outer = tuple[Callable[..., list[Any]], ...]
-"""The functions in whose derivatives a program stands, the outermost first."""
-
 
 class Within(ABC):
     """A kernel that asks for the functions in whose derivatives it stands."""
@@ -34,6 +31,10 @@ class Within(ABC):
     @abstractmethod
     def within(self, outer: Outer, blocks: Sequence[Any]) -> list[Any]:
         """Its results."""
+
+
+Outer = tuple[tuple[Within, tuple[Any, ...]], ...]
+"""The functions in whose derivatives a program stands, with the coordinates of their blocks, the outermost first."""
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from typing import Any
 
 from combinators.graphs.graph import Graph
 from combinators.graphs.nodes import Input
+from combinators.merging.extrema import EXTREMA
 from combinators.monoids.dual import dual
 from combinators.monoids.optional import optional
 from tapestry_jax.lifting.control.inside import Inside, written
@@ -113,7 +114,10 @@ class _Written:
             reverse=is_reversed,
             carrier=axes if is_known else (shared, *axes),
             present=Select(listed, tuple(order.index(at) for at in places), not is_known),
-            dense=(Scanned(program, tuple(leaf.dims.index(over) for leaf in own), places, is_reversed),),
+            # At ties the slopes of JAX's own are those of its tree; where steps are cut the first has them.
+            dense=()
+            if monoid.native in EXTREMA
+            else (Scanned(program, tuple(leaf.dims.index(over) for leaf in own), places, is_reversed),),
         )
 
 

@@ -10,6 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from tapestry_jax.lowering.on_device.varying import vary, varying_axes
+
 Run = Callable[[Sequence[Any]], list[Any]]
 
 
@@ -32,7 +34,9 @@ def with_tangents(value: Run, tangents: Run, floats: Sequence[bool], operands: S
     @call.defjvp
     def _(primals: Any, moved: Any) -> Any:
         found = tangents([*primals, *(one for one, moves in zip(moved, floats, strict=True) if moves)])
-        return [leaf for leaf in found[:count] if is_inexact(leaf)], found[count:]
+        results = [leaf for leaf in found[:count] if is_inexact(leaf)]
+        # A tangent that is constant, 0, is the same over any mesh; JAX wants it to vary as its result does.
+        return results, [vary(one, varying_axes(leaf)) for leaf, one in zip(results, found[count:], strict=True)]
 
     moved = call(*operands)
     if len(moved) == count:

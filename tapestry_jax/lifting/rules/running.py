@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 from combinators import monoids
 from combinators.leaves.scan import Steps
+from combinators.merging.extrema import EXTREMA
 from tapestry_jax.lifting.kernels.primitives import Bound, plain
 from tapestry_jax.lifting.rules.named import apply, plain_names
 from tapestry_jax.lifting.values import Atom
@@ -31,7 +32,8 @@ def running(walk: Walk, equation: Any, atoms: list[Atom]) -> list[Atom] | None:
         monoid=_MONOIDS[name],
         over=over,
         reverse=bool(equation.params["reverse"]),
-        dense=(Bound(name, params),),
+        # At ties the slopes of JAX's own are those of its tree; where steps are cut the first has them.
+        dense=() if _MONOIDS[name].native in EXTREMA else (Bound(name, params),),
     )
 
 

@@ -56,6 +56,37 @@ def test_jit_around_it_with_work_before_and_after(run):
     close(found, computed(jax.value_and_grad(partial(around, plain), (0, 1, 2)), *ARGS))
 
 
+AFTER = {
+    "a number": lambda out: 2.0 * out,
+    "a number of NumPy": lambda out: out * np.float32(3),
+    "a row": lambda out: out * jnp.arange(3.0),
+    "a column": lambda out: out * jnp.arange(7.0)[:, None],
+    "all": lambda out: out * np.arange(21.0, dtype="f4").reshape(7, 3),
+    "itself": lambda out: out * out,
+    "one cell": lambda out: out[2, 1],
+}
+
+
+@pytest.mark.parametrize("name", AFTER)
+@pytest.mark.parametrize("plan_of", ["uneven", "even"])
+def test_cotangents_come_from_wherever_they_are_made(run, plan_of, name):
+    # Not compiled: what is multiplied by a number has a cotangent that lies as nobody asked for.
+    if plan_of == "even":
+        run = tp.plan(tp.trace(mlp, *ARGS), tp.mesh(a=1, b=3), {"mlp": "b", "out": "b"}).compile()
+
+    def loss(f, x, w1, w2):
+        return jnp.sum(AFTER[name](f(x, w1, w2)))
+
+    expected = jax.grad(partial(loss, plain), (0, 1, 2))(*ARGS)
+    close(jax.grad(partial(loss, run), (0, 1, 2))(*ARGS), expected)
+    close(jax.grad(partial(loss, jax.checkpoint(run)), (0, 1, 2))(*ARGS), expected)
+    if name == "a number":
+        pairs = [jnp.stack([arg, 2 * arg]) for arg in ARGS]
+        found = jax.vmap(jax.grad(partial(loss, run), (0, 1, 2)))(*pairs)
+        close(found, jax.vmap(jax.grad(partial(loss, plain), (0, 1, 2)))(*pairs))
+        close(jax.hessian(partial(loss, run))(*ARGS), jax.hessian(partial(loss, plain))(*ARGS))
+
+
 def test_value_and_grad_of_placed_arguments(plan, run):
     # Gradients come out in the layouts of the arguments.
     placed = plan.put(*ARGS)

@@ -57,9 +57,49 @@ def weighed(x: Any, w: Any) -> Any:
 
 weighed.defvjp(lambda x, w: (x @ w, (x, w)), lambda kept, slope: (slope @ kept[1].T, 5 * kept[0].T @ slope))
 
+
+@jax.custom_jvp
+def signed(x: Any) -> Any:
+    """Two results, as `slogdet` has them, of which one has no slope; the derivative calls the function."""
+    return jnp.sign(x.sum(-1)), jnp.log(jnp.abs(jnp.cumsum(x, -1)))
+
+
+@signed.defjvp
+def _(primals: Any, tangents: Any) -> Any:
+    (x,), (moved,) = primals, tangents
+    sign, size = signed(x)
+    return (sign, size), (jnp.zeros(sign.shape), jnp.cumsum(moved, -1) / jnp.cumsum(x, -1))
+
+
+@jax.custom_jvp
+def around(x: Any) -> Any:
+    """Its derivative calls it and a function whose derivative calls that one."""
+    return unit(x).cumsum(-1)
+
+
+@around.defjvp
+def _(primals: Any, tangents: Any) -> Any:
+    (x,), (moved,) = primals, tangents
+    return around(x), (around(x) + 2 * unit(x)) * moved
+
+
+def all_signed(x: Any) -> Any:
+    sign, size = signed(x)
+    return sign[:, None] * size
+
+
 # The function, its arguments, plans, and the dimensions that can be cut.
 CASES: dict[str, Any] = {
     "a derivative that calls its function": (unit, (X,), [{"x_0": "b"}, {"x_0": ("a", tp.chunks(2))}], {"x_0"}),
+    "a result that is dropped": (lambda x: signed(x)[1], (X**2,), [{}, {"x_0": "b"}, {"x_0": tp.chunks(3)}], {"x_0"}),
+    "a result without a slope": (all_signed, (X**2,), [{}, {"x_0": "b"}], {"x_0"}),
+    "determinants": (
+        lambda x: jnp.linalg.slogdet(x)[1],
+        (SOURCE.standard_normal((5, 3, 3)).astype("f4"),),
+        [{}, {"x_0": "a"}, {"x_0": tp.chunks(2)}],
+        {"x_0"},
+    ),
+    "a derivative that calls another": (around, (X,), [{}, {"x_0": "b"}], {"x_0"}),
     "under vmap": (
         jax.vmap(unit),
         (SOURCE.standard_normal((3, 5, 4)).astype("f4"),),

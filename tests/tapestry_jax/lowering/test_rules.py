@@ -1,0 +1,68 @@
+"""Derivatives that users wrote with constant tangents: kept where a function is lifted, told of in a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import tapestry_jax as tp
+
+X = np.arange(18, dtype="f4").reshape(6, 3) / 5
+TYPE = tp.TensorType({"t": 6, "c": 3})
+ON_DEVICES: dict[str, Any] = {"t": "a"}
+
+
+def quantised(slope: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
+    @jax.custom_jvp
+    def quantise(x: Any) -> Any:
+        return jnp.floor(4 * x) / 4
+
+    quantise.defjvp(lambda primals, tangents: (quantise(primals[0]), slope(primals[0], tangents[0])))
+    return lambda x: quantise(x) * x
+
+
+SLOPES: dict[str, Callable[[Any, Any], Any]] = {
+    "constant": lambda x, moved: jnp.zeros(x.shape),
+    "like the result": lambda x, moved: jnp.zeros_like(x),
+    "like the tangent": lambda x, moved: jnp.zeros_like(moved),
+    "straight through": lambda x, moved: moved,
+}
+
+
+def gradient(function: Callable[[Any], Any]) -> Any:
+    return jax.grad(lambda x: (function(x) * jnp.arange(3.0)).sum())(X)
+
+
+@pytest.mark.parametrize("entries", [{}, ON_DEVICES, {"t": tp.chunks(2)}, {"t": ("a", tp.chunks(2))}])
+@pytest.mark.parametrize("slope", SLOPES)
+def test_constant_tangents_of_what_is_lifted_are_those_of_jax(slope: str, entries: dict[str, Any]) -> None:
+    function = quantised(SLOPES[slope])
+    run = tp.plan(tp.lift(function, TYPE), tp.mesh(a=2), entries).compile()
+    np.testing.assert_array_equal(gradient(run), gradient(function))
+
+
+@pytest.mark.parametrize("slope", [each for each in SLOPES if each != "constant"])
+def test_tangents_in_a_kernel_lie_as_those_that_the_rule_is_given(slope: str) -> None:
+    function = quantised(SLOPES[slope])
+    run = tp.plan(tp.trace(tp.Map(function, "t c -> t c"), TYPE), tp.mesh(a=2), ON_DEVICES).compile()
+    np.testing.assert_array_equal(gradient(run), gradient(function))
+
+
+@pytest.mark.parametrize("taken", ["gradient", "in jit", "memory"])
+def test_a_constant_tangent_in_a_kernel_over_a_mesh_is_told_of(taken: str) -> None:
+    graph = tp.trace(tp.Map(quantised(SLOPES["constant"]), "t c -> t c"), TYPE)
+    plan = tp.plan(graph, tp.mesh(a=2), ON_DEVICES)
+    run = plan.compile()
+    np.testing.assert_array_equal(run(X), graph(X))
+    asked = {
+        "gradient": lambda: gradient(run),
+        "in jit": lambda: jax.jit(lambda: gradient(run))(),
+        "memory": lambda: plan.memory(grad=True),
+    }
+    with pytest.raises(tp.PlanError, match=r"the same on all devices(?s:.*)float32\[3,3\](?s:.*)jnp\.zeros_like"):
+        asked[taken]()
