@@ -102,13 +102,16 @@ def from_array(rows: Array, names: Names | None) -> Any:
     Raises:
       FormatError: for a scalar, or complex numbers.
     """
+    got = f"got {rows.dtype.name} {rows.shape}"
     if not rows.ndim or rows.dtype.kind not in "biuf":
-        details = (
-            "expected at least one axis, and no complex numbers",
-            f"got {rows.dtype.name} {rows.shape}",
-        )
+        details = "expected at least one axis, and no complex numbers", got
         raise FormatError(message("a column cannot hold this tensor", *details, remedy="Write it as Zarr."))
-    flat = pyarrow().array(np.ascontiguousarray(rows).reshape(-1))
+    try:
+        flat = pyarrow().array(np.ascontiguousarray(rows).reshape(-1))
+    except pyarrow().ArrowException as error:
+        # Some floats of eight bits say that they are of NumPy's own kind.
+        details = first_line(error), got
+        raise FormatError(message("a column cannot hold this tensor", *details, remedy="Write it as Zarr.")) from error
     if rows.ndim == 1:
         return flat
     cell = rows.shape[1:]

@@ -81,6 +81,25 @@ def test_every_dtype_is_kept_or_refused(tmp_path: Path, suffix: str, dtype: str)
     found.close()
 
 
+@pytest.mark.parametrize("suffix", [*SUFFIXES, "feather"])
+def test_every_other_dtype_is_kept_or_refused_too(tmp_path: Path, suffix: str):
+    kept = 0
+    for name, dtype in ALL.items():
+        path = tmp_path / f"{name}.{suffix}"
+        array = np.ones((4, 2), dtype)
+        try:
+            save(path, {"x": stored(array)})
+        except tp.FormatError as error:
+            assert "cannot h" in str(error)
+            assert not path.exists()
+            continue
+        kept += 1
+        found = tp.open(path)
+        assert found.dtype == dtype and read(found).tobytes() == array.tobytes()
+        found.close()
+    assert kept >= 8
+
+
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_large_tensors_are_written_in_pieces(tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("tapestry_jax.storage.files.pieces._BYTES", 64)
