@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import jax
@@ -24,8 +25,10 @@ from tapestry_jax.lowering.devices import (
 )
 from tapestry_jax.lowering.on_device.here import Here
 from tapestry_jax.lowering.program import run_schedule
-from tapestry_jax.lowering.rules import rules_told
 from tapestry_jax.planning.scheduling.schedule import Schedule, Slot
+
+_REFUSED = "Custom JVP rule must produce"
+"""How JAX's refusal begins: of a tangent that is the same on all devices, where its result is not."""
 
 
 class Compiled(Immutable):
@@ -215,3 +218,25 @@ def _stored(array: Any, slot: Slot, schedule: Schedule, mesh: Any) -> Any:
         return array
     # Where axes are explicit, types say how arrays lie, and `shard_map` takes them as it names them.
     return jax.reshard(array, sharding(slot.layout, mesh))
+
+
+@contextmanager
+def rules_told() -> Generator[None]:
+    """Run what may take a derivative.
+
+    Raises:
+      PlanError: for a tangent of a kernel's `jax.custom_jvp` that does not depend on the device, as its result does.
+    """
+    try:
+        yield
+    except TypeError as error:
+        if _REFUSED not in str(error):
+            raise
+        raise PlanError(
+            message(
+                "the derivative of a kernel's `jax.custom_jvp` gives a tangent that is the same on all devices",
+                f"JAX says  {' '.join(str(error).split())}",
+                remedy="Make a tangent of zeros by jnp.zeros_like of the tangent that the rule is given, "
+                "which lies as that one does; jnp.zeros(shape) lies on no mesh.",
+            )
+        ) from error

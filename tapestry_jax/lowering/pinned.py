@@ -9,8 +9,7 @@ import jax
 import numpy as np
 
 from tapestry_jax.lowering.boundary import sharding
-from tapestry_jax.lowering.compiled import argument_structs, build
-from tapestry_jax.lowering.rules import rules_told
+from tapestry_jax.lowering.compiled import argument_structs, build, rules_told
 from tapestry_jax.planning.derivatives.gradients import differentiated, is_inexact
 from tapestry_jax.planning.scheduling.schedule import Schedule
 

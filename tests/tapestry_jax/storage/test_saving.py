@@ -89,8 +89,7 @@ def test_every_other_dtype_is_kept_or_refused_too(tmp_path: Path, suffix: str):
         array = np.ones((4, 2), dtype)
         try:
             save(path, {"x": stored(array)})
-        except tp.FormatError as error:
-            assert "cannot h" in str(error)
+        except tp.FormatError:
             assert not path.exists()
             continue
         kept += 1
