@@ -15,6 +15,7 @@ def write_page(path: str | os.PathLike[str] | None, text: str, what: str = "plan
     """Write a page to a file, or to a new one among the temporary files.
 
     It is written beside the file and moved there: nobody sees half of it, and what was there stays where writing fails.
+    A device, or a pipe, is written into.
 
     Args:
       path: where; None for a temporary file.
@@ -50,6 +51,10 @@ def write_page(path: str | os.PathLike[str] | None, text: str, what: str = "plan
 def _replace(path: Path, text: str) -> Path:
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder")
+    if path.exists() and not path.is_file():
+        # A device or a pipe is written into: a file in its place would be the end of it.
+        path.write_text(text, encoding="utf-8")
+        return path
     beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         with beside.open("x", encoding="utf-8") as file:

@@ -80,8 +80,9 @@ class Builder:
         self._walk(scope, homes)
         if (least := self.picks.least_held()) > memory:
             raise DoesNotFitError(least)
+        room = memory - self.picks.least_given()
         for between in self._between:
-            self._add_value(*between)
+            self._add_value(*between, room)
         values = tuple(times_alike(*value) for value in self._values.values())
         return Model(self.picks.made(), values, together=dict(self.prices.latencies))
 
@@ -286,7 +287,7 @@ class Builder:
             inside.append(Layout(free.cuts[:at] + free.cuts[at + 1 :]))
         return Home(home.pick, tuple(inside), loop=loop.length, given=home.given)
 
-    def _add_value(self, scope: Scope, slot: int, home: Home, readings: list[Reading]) -> None:
+    def _add_value(self, scope: Scope, slot: int, home: Home, readings: list[Reading], room: float) -> None:
         """A value, or another one that is alike: of the same makers and the same readers."""
         kind = scope.schedule.slots[slot].type
         alike = (
@@ -297,7 +298,7 @@ class Builder:
             tuple((each.pick, each.place, each.same) for each in readings),
         )
         known = self._values.get(alike)
-        value = known[0] if known is not None else value_between(self.prices, scope, slot, home, readings)
+        value = known[0] if known is not None else value_between(self.prices, scope, slot, home, readings, room)
         self._values[alike] = value, 1 if known is None else known[1] + 1
 
 

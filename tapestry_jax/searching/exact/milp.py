@@ -138,18 +138,27 @@ def _remats(problem: Problem) -> list[Remat]:
 
 
 def _solved(problem: Problem, modelled: Modelled, stop: Stop, best: float) -> Iterator[Proposal]:
-    """The best choices of a model, and a bound; with less memory as long as what it finds does not fit."""
+    """The best choices of a model, and a bound; with less memory as long as what it finds does not fit.
+
+    Where there is none with less, what is alive for a while is too much, and not what stays: another choice is asked
+    for that holds as much.
+    """
     model = modelled.model
     limit = _memory(problem)
     memory, refused, held = limit, 0.0, limit
+    without: list[tuple[int, ...]] = []
     for attempt in range(TIGHTER):
-        solution = solve(model, memory, than=best, limit=_left(stop))
+        # Between too little and too much in turns with what else there is.
+        others = without if attempt % 2 == 0 else ()
+        solution = solve(model, limit if others else memory, than=best, limit=_left(stop), without=others)
         if not attempt:
             yield Bound(solution.bound)
         if not solution.choice:
             if solution.is_interrupted:
                 raise KeyboardInterrupt
             if not attempt or stop() or solution.bound < math.inf:
+                return
+            if others:
                 return
             # Too little: between it and what was too much.
             refused, memory = memory, (memory + held) / 2
@@ -162,6 +171,7 @@ def _solved(problem: Problem, modelled: Modelled, stop: Stop, best: float) -> It
         yield asked
         if stop() or not isinstance(found, Evaluated) or _fits(problem, found):
             return
+        without.append(solution.choice)
         # What an operation keeps inside of it, and what is alive for a while, is not in the model.
         held = model.held(solution.choice)
         memory = max(held - 1.05 * (weigh(problem, found).total - limit), (held + refused) / 2)

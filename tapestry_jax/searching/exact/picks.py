@@ -57,6 +57,10 @@ class Picks:
         """Bytes that stay on a device at least, whatever is chosen, without what lies between picks."""
         return sum(min(self._held_by(number)) for number in range(len(self.chosen)))
 
+    def least_given(self) -> float:
+        """Of those the bytes of arguments, and of their gradients, which are there all the time."""
+        return sum(min(self._held_by(number)) for number, each in enumerate(self.chosen) if each.kind == "input")
+
     def made(self) -> tuple[Pick, ...]:
         """All of them."""
         return tuple(map(self._made, range(len(self.chosen))))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
@@ -14,7 +15,9 @@ from tapestry_jax.searching.exact.model import Pair, Reader, Value
 from tapestry_jax.searching.exact.prices import Parts, Prices, Want
 
 
-def value_between(prices: Prices, scope: Scope, slot: int, home: Home, readings: Sequence[Reading]) -> Value:
+def value_between(
+    prices: Prices, scope: Scope, slot: int, home: Home, readings: Sequence[Reading], room: float = math.inf
+) -> Value:
     """A value, and whatever can become of it on the way to its readers.
 
     Args:
@@ -23,6 +26,7 @@ def value_between(prices: Prices, scope: Scope, slot: int, home: Home, readings:
       slot: that it has there.
       home: in which layouts it may lie.
       readings: all of its readers, in the order of the program.
+      room: bytes of a device beside its arguments; what is sent and what comes have to fit there together.
     """
     kind = scope.schedule.slots[slot].type
     made_here = home.maker is not None
@@ -62,6 +66,8 @@ def value_between(prices: Prices, scope: Scope, slot: int, home: Home, readings:
             if not live:
                 found.seconds[number, label] = 0.0
                 continue
+            if room < math.inf and stored[want] != have and _changing(scope, slot, have, stored[want], home) > room:
+                continue
             found.add((number, label), have, want, (shaped, lies, reads), lay)
             is_same = lies == lay and held == want.varying
             if is_same and making and reading and found.fuse((number, label), making, reading):
@@ -79,6 +85,13 @@ def value_between(prices: Prices, scope: Scope, slot: int, home: Home, readings:
         for each, keys in zip(readings, read_keys, strict=True)
     )
     return found.value(tuple(made[key] for key in made_keys), tuple(readers))
+
+
+def _changing(scope: Scope, slot: int, have: Layout, stored: Layout, home: Home) -> float:
+    """Bytes of a device while a value is sent: what it makes of it, beside what is there; a slice takes none."""
+    known = scope.schedule.slots[slot]
+    there, made = (replace(known, layout=each).local_bytes for each in (have, stored))
+    return 0.0 if made < there else made + (0.0 if home.given else there)
 
 
 class _Found:

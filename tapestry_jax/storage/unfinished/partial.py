@@ -150,6 +150,9 @@ def go_on(path: Path, *, overwrite: bool) -> Draft:
 
 
 def _check_free(path: Path, *, overwrite: bool) -> None:
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        remedy = "Choose another name: a tensor would take the place of it."
+        raise StorageError(message(f"`{path}` is a device or a pipe", remedy=remedy))
     if not overwrite and os.path.lexists(path):
         remedy = "Say overwrite=True, or choose another name."
         raise StorageError(message(f"`{path}` is there already", remedy=remedy))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,15 @@ def test_every_other_dtype_is_kept_or_refused_too(tmp_path: Path, suffix: str):
         assert found.dtype == dtype and read(found).tobytes() == array.tobytes()
         found.close()
     assert kept >= 8
+
+
+def test_a_pipe_or_a_device_stays_one(tmp_path: Path):
+    pipe = tmp_path / "s.npz"
+    os.mkfifo(pipe)
+    for overwrite in (False, True):
+        with pytest.raises(tp.StorageError, match="is a device or a pipe"):
+            save(pipe, {"x": stored(np.ones(3))}, overwrite=overwrite)
+    assert pipe.is_fifo() and [*tmp_path.iterdir()] == [pipe]
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,18 @@ def test_what_was_there_stays_where_writing_fails(tmp_path: Path, monkeypatch: p
         write_page(page, "after")
     assert [each.name for each in tmp_path.iterdir()] == ["plan.html"]
     assert page.read_text() == "before"
+
+
+def test_a_pipe_or_a_device_is_written_into_and_stays_one(tmp_path: Path):
+    pipe = tmp_path / "plan.html"
+    os.mkfifo(pipe)
+    read: list[str] = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_text(encoding="utf-8")), daemon=True)
+    reader.start()
+    assert write_page(pipe, "één") == pipe
+    reader.join(10)
+    assert read == ["één"]
+    assert pipe.is_fifo() and [each.name for each in tmp_path.iterdir()] == ["plan.html"]
 
 
 @pytest.mark.parametrize(

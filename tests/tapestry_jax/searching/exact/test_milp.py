@@ -14,6 +14,7 @@ from tapestry_jax.machines.laid import lay
 from tapestry_jax.machines.transfer import seconds
 from tapestry_jax.planning.geometry.layout import Layout, even_cut
 from tapestry_jax.searching.exact import milp as milp_method
+from tapestry_jax.searching.exact import values
 from tapestry_jax.searching.exact.milp import milp
 from tapestry_jax.searching.exact.model import Model
 from tapestry_jax.searching.exact.prices import Prices, Want
@@ -99,6 +100,21 @@ def test_layers_one_by_one_are_computed_again_where_the_best_of_all_candidates_a
         # The program computes all again or nothing; a descent behind it keeps products.
         worse = 1.0 if share != 0.9 else by_hand[-1][0] / best.cost("h100", True).seconds
         assert solved.cost("h100", True).seconds == pytest.approx(worse * best.cost("h100", True).seconds)
+
+
+@pytest.mark.parametrize("memory", [400_000, 140_000])
+def test_what_is_slower_and_smaller_is_found_where_a_copy_does_not_fit(memory: int):
+    # Stored in pieces and gathered whole it would hold as little, but for a while the whole is there.
+    graph = tp.trace(tp.fold(tp.aggregators.Mean(), "a b -> a"), tp.TensorType({"a": 256, "b": 1024}))
+    plan = tp.search(graph, abstract(p=8), "a100", memory, method="milp", entries={"a": None})
+    assert dict(plan.entries)["b"] == ("p",) and plan.memory().total <= memory
+
+
+def test_another_choice_is_asked_for_where_less_memory_leaves_none(monkeypatch: pytest.MonkeyPatch):
+    # As it was when copies were not looked at: what holds the least is taken again and again.
+    monkeypatch.setattr(values, "_changing", lambda *args: 0.0)
+    plan = tp.search(tp.trace(tp.einsum("b -> "), tp.TensorType({"b": 4096})), abstract(p=8), "a100", "10kB", "milp")
+    assert dict(plan.entries) == {"b": ("p",)}
 
 
 def test_an_all_to_all_is_not_priced_as_an_all_gather():
