@@ -18,7 +18,7 @@ import optax
 from flax import nnx
 
 import tapestry_jax as tp
-from tapestry_jax.nnx.training.saving import checkpoints
+from tapestry_jax.nnx.training.saving import folder as saving
 from tests.children import child
 from tests.thoroughly import thoroughly
 
@@ -92,7 +92,7 @@ def run(count, number, port, folder):
     jax.config.update("jax_num_cpu_devices", 4 // count)
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.distributed.initialize(f"127.0.0.1:{port}", count, number)
-    checkpoints._write_sums = slowly(checkpoints._write_sums)
+    saving.write_sums = slowly(saving.write_sums)
     told = {"losses": losses(folder), "devices": len(jax.devices()), "local": len(jax.local_devices())}
     Path(f"{folder}-{number}.json").write_text(json.dumps(told))
 
