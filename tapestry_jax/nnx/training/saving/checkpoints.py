@@ -18,6 +18,7 @@ from tapestry_jax.nnx.training.extras import required
 from tapestry_jax.nnx.training.saving.differences import check_same
 from tapestry_jax.nnx.training.saving.first import first_does
 from tapestry_jax.nnx.training.saving.folder import Folder, written
+from tapestry_jax.nnx.training.saving.recent import is_told
 from tapestry_jax.nnx.training.saving.sums import check_sums
 
 # What Orbax, TensorStore and the JSON reader raise for files that are missing, cut short or of another shape.
@@ -219,5 +220,7 @@ def _check_record(found: Any) -> None:
     kinds: dict[str, Any] = {"arrays": dict, "history": list, "record": dict, "batches": (dict, type(None))}
     there = found if isinstance(found, dict) else {}
     wrong = [name for name, kind in kinds.items() if name not in there or not isinstance(there[name], kind)]
+    # Before it was kept a checkpoint had none.
+    wrong += ["recent"] * ("recent" in there and not is_told(there["recent"]))
     if wrong:
         raise ValueError(f"its record does not say {', '.join(wrong)} as this version does")

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
+from combinators.stored.json import read_json
 from tapestry_jax.nnx.training.errors import TrainingError
 
 
@@ -42,7 +43,7 @@ def _sent(told: dict[str, Any]) -> dict[str, Any]:
     padded = np.zeros(-(-size // _BYTES) * _BYTES, np.uint8)
     padded[: min(words.size, size)] = words[:size]
     sent = np.asarray(multihost_utils.broadcast_one_to_all(padded))
-    return json.loads(sent[:size].astype(np.uint8).tobytes())
+    return read_json(sent[:size].astype(np.uint8).tobytes().decode(), "what the first process says")
 
 
 _BYTES = 4096

@@ -42,18 +42,18 @@ class Saved:
         _check_folder(Path(folder))
         return Saved(Checkpoints(Path(folder), read_count(keep, "keep= of a trainer", error=TrainingError)))
 
-    def begin(self, batches: Any, told: Mapping[str, Any]) -> None:
+    def begin(self, batches: Any, record: Any) -> None:
         """What `fit` is given goes to where it was when the checkpoint was written that the run goes on from.
 
         Args:
           batches: what `fit` was given.
-          told: what a checkpoint would hold beside arrays now.
+          record: what users add, as it is now.
 
         Raises:
           TrainingError: where it cannot, the folder belongs to another run, or the record cannot be stored.
         """
         self._checkpoints.check_known()
-        check_record(told["record"])
+        check_record(record)
         if self._place is not None:
             go_on(batches, self._place)
         # Only now: batches that were refused are refused again.
