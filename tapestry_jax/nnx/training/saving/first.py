@@ -43,7 +43,7 @@ def _sent(told: dict[str, Any]) -> dict[str, Any]:
     padded = np.zeros(-(-size // _BYTES) * _BYTES, np.uint8)
     padded[: min(words.size, size)] = words[:size]
     sent = np.asarray(multihost_utils.broadcast_one_to_all(padded))
-    return read_json(sent[:size].astype(np.uint8).tobytes().decode(), "what the first process says")
+    return read_json(sent[:size].astype(np.uint8).tobytes().decode(), "what the first process says", any_text=True)
 
 
 _BYTES = 4096
