@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -81,10 +81,18 @@ def planned(
 
 
 class Planned(Immutable):
-    """What `planned` returns."""
+    """What `planned` returns; `again` is how it plans other sizes."""
 
-    def __init__(self, plan: Plan, program: Any, specs: Sequence[Any], lifted: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        program: Any,
+        specs: Sequence[Any],
+        lifted: Mapping[str, Any],
+        again: Callable[[Plan, Graph], Plan] = replan,
+    ) -> None:
         self._first, self._program, self._specs, self._lifted = plan, program, tuple(specs), lifted
+        self._again = again
         self._plans: dict[Any, Plan] = {_sizes([node.results[0] for node in plan.graph.inputs]): plan}
         self._compiled: dict[Any, Compiled] = {}
 
@@ -114,7 +122,7 @@ class Planned(Immutable):
         key = _sizes(kinds)
         if key not in self._plans:
             _check_ranks(self._first.graph, kinds)
-            self._plans[key] = replan(self._first, self._retraced(args))
+            self._plans[key] = self._again(self._first, self._retraced(args))
         return key, self._plans[key]
 
     def _retraced(self, args: Sequence[Any]) -> Graph:

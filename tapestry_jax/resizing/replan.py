@@ -9,11 +9,12 @@ from combinators.errors import PlanError, message
 from combinators.graphs.graph import Graph
 from combinators.index_space.tensor_type import TensorType
 from tapestry_jax.plan import Plan, asked_of, make_plan
+from tapestry_jax.planning.asked import Asked
 from tapestry_jax.planning.entries.layouts import Named
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 
 
-def replan(plan: Plan, graph: Graph) -> Plan:
+def replan(plan: Plan, graph: Graph, asked: Asked | None = None) -> Plan:
     """Plan the same program at other sizes: nothing is searched again.
 
     Where a layout that was asked for an argument or a result does not divide any more, it is that over as many of its
@@ -22,12 +23,13 @@ def replan(plan: Plan, graph: Graph) -> Plan:
     Args:
       plan: of the program.
       graph: of the program, traced for other sizes.
+      asked: by default what the plan was asked for.
 
     Raises:
       PlanError: when it is another program, or one whose sizes decide which operations it has.
     """
     _check_same(plan.graph, graph)
-    asked, mesh = asked_of(plan), MeshShape.of(plan.mesh)
+    asked, mesh = asked or asked_of(plan), MeshShape.of(plan.mesh)
     inputs = {node.name: node.results[0] for node in graph.inputs}
     outputs = {name: graph.type_of(ref) for name, ref in graph.outputs}
     relaxed = {"inputs": _dividing(asked.inputs, inputs, mesh), "outputs": _dividing(asked.outputs, outputs, mesh)}

@@ -15,6 +15,7 @@ from tapestry_jax.launching.heartbeat import beat
 from tapestry_jax.nnx.training.errors import TrainingError
 from tapestry_jax.nnx.training.metrics import NOTHING, Metrics
 from tapestry_jax.nnx.training.progress import Bar, bar
+from tapestry_jax.nnx.training.saving.recent import Recent
 from tapestry_jax.nnx.training.saving.saved import Saved
 from tapestry_jax.nnx.training.stepping.state import TrainState
 
@@ -26,6 +27,8 @@ class Steps(Protocol):
 
     steps: int
     history: list[dict[str, float]]
+    record: dict[str, Any]
+    recent: Recent
 
     @property
     def state(self) -> TrainState:
@@ -33,15 +36,11 @@ class Steps(Protocol):
         ...
 
     def step_on(self, batch: Any) -> dict[str, Any]:
-        """Take one step."""
+        """Take one step, and add what it found to `recent`."""
         ...
 
     def told(self) -> dict[str, Any]:
         """What a checkpoint holds beside arrays."""
-        ...
-
-    def rows(self, batch: Any) -> int:
-        """The rows of a batch."""
         ...
 
 
@@ -95,37 +94,45 @@ def fit(
     save_every = read_count(save_every, "save_every= of trainer.fit", error=TrainingError)
     given = batches if callable(batches) else iterator(batches, "trainer.fit", _FUNCTION)
     if saved is not None:
-        saved.begin(given, trainer.told())
-    total, pending, at = NOTHING, list[tuple[Any, int]](), trainer.steps
+        saved.begin(given, trainer.record)
+    _begin_total(trainer)
+    at = trainer.steps
     with bar(told.progress, trainer.steps, last) as shown:
+        if trainer.recent.steps and trainer.steps % every == 0:
+            _tell(trainer, told, shown)  # Ctrl-C came behind the step, and before its row
         for batch in _from(given, trainer.steps, last):
-            pending.append((trainer.step_on(batch), trainer.rows(batch)))
+            trainer.step_on(batch)
             beat()
             is_last = trainer.steps == last
-            if len(pending) == every or is_last:
-                total += _tell(trainer, pending, told, shown)
+            if trainer.steps % every == 0 or is_last:
+                _tell(trainer, told, shown)
             if saved is not None and (trainer.steps % save_every == 0 or is_last):
                 saved.save(trainer.state, trainer.steps, trainer.told(), given)
                 at = trainer.steps
-        if pending:
-            total += _tell(trainer, pending, told, shown)
+        if trainer.recent.steps:
+            _tell(trainer, told, shown)
     if saved is not None and trainer.steps > at:
         saved.save(trainer.state, trainer.steps, trainer.told(), given)
-    return total.read()
+    return trainer.recent.total.read()
 
 
 _FUNCTION = ", or a function of the number of the step"
 
 
-def _tell(trainer: Steps, pending: list[tuple[Any, int]], told: Telling, shown: Bar) -> Metrics:
-    """Add up what the last steps found, and tell it."""
-    recent = sum((Metrics.of(found, rows) for found, rows in pending), NOTHING)
-    count = len(pending)
-    pending.clear()
+def _begin_total(trainer: Steps) -> None:
+    """What is returned is of the steps taken from here on, while a row may be of some that were taken before."""
+    _ = trainer.state
+    trainer.recent.read()
+    trainer.recent.total = NOTHING
+
+
+def _tell(trainer: Steps, told: Telling, shown: Bar) -> None:
+    """Add a row of what the steps found since the last one, and tell it."""
     _ = trainer.state  # whether the last step gave numbers
-    trainer.history.append(told.row(trainer.steps, recent))
-    shown.advance(count, trainer.history[-1])
-    return recent
+    found = trainer.recent.read()
+    trainer.recent.clear()
+    trainer.history.append(told.row(trainer.steps, found))
+    shown.reach(trainer.steps, trainer.history[-1])
 
 
 def iterator(batches: Any, asked: str, other: str = "") -> Iterator[Any]:

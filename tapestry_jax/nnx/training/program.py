@@ -24,7 +24,8 @@ from tapestry_jax.nnx.training.errors import TrainingError
 from tapestry_jax.nnx.training.precision import Precision
 from tapestry_jax.nnx.training.results import by_path
 from tapestry_jax.plan import Plan, asked_of, make_plan
-from tapestry_jax.resizing.planned import Planned, planned
+from tapestry_jax.resizing.fewer import replan_in_fewer_chunks
+from tapestry_jax.resizing.planned import Planned
 
 STEP = "step"
 """The parameter of a loss that is given the number of the step."""
@@ -71,7 +72,8 @@ class LossProgram:
             model = _computing(model, precision)
             plan = make_plan(_graph(loss, model, batch, plan.graph), plan.mesh, asked_of(plan))
         program = Program(loss, None) if isinstance(model, Module) else loss
-        run = planned(plan, program, model, *batch, **_as_lifted(loss, model, batch, plan.graph))
+        lifted = _as_lifted(loss, model, batch, plan.graph)
+        run = Planned(plan, program, (model, *batch), lifted, replan_in_fewer_chunks)
         return LossProgram(run, told, takes_step, precision)
 
     def __call__(self, held: Any, batch: Sequence[Any], step: Any) -> Any:

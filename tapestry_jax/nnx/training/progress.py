@@ -21,11 +21,11 @@ class Bar:
     def __init__(self, shown: Any) -> None:
         self._shown = shown
 
-    def advance(self, steps: int, found: Mapping[str, float]) -> None:
-        """Show what so many steps found."""
+    def reach(self, step: int, found: Mapping[str, float]) -> None:
+        """Show that a step was reached, and what the last ones found."""
         if self._shown is not None:
             self._shown.set_postfix_str(f"loss {found.get('loss', float('nan')):.4g}", refresh=False)
-            self._shown.update(steps)
+            self._shown.update(step - self._shown.n)
 
 
 @contextmanager

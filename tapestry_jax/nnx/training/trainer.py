@@ -24,11 +24,14 @@ from tapestry_jax.nnx.training.precision import read_precision
 from tapestry_jax.nnx.training.program import LossProgram, argument_types, check_plan
 from tapestry_jax.nnx.training.results import by_path, read_results
 from tapestry_jax.nnx.training.rows import Rows
+from tapestry_jax.nnx.training.saving.recent import Recent
 from tapestry_jax.nnx.training.saving.saved import Saved
 from tapestry_jax.nnx.training.stepping.batch import faults_of
 from tapestry_jax.nnx.training.stepping.begun import begun, places_begun
+from tapestry_jax.nnx.training.stepping.empty import of_no_row
 from tapestry_jax.nnx.training.stepping.finite import described, evaluated, stopped
-from tapestry_jax.nnx.training.stepping.places import everywhere, places_of, sent
+from tapestry_jax.nnx.training.stepping.places import sent
+from tapestry_jax.nnx.training.stepping.programs import Programs
 from tapestry_jax.nnx.training.stepping.state import TrainState
 from tapestry_jax.nnx.training.stepping.step import FAULT, Nan, Stepper
 from tapestry_jax.nnx.training.stepping.whole import uninterrupted
@@ -71,6 +74,7 @@ class Trainer:
       plan: of the loss.
       steps: how many steps were taken.
       history: of each report of `fit` the step and the metrics.
+      recent: what the steps found that no row of it tells yet.
       record: what else checkpoints hold, as far as JSON can say it.
       skipped: of `nan="skip"`, the steps that were left out, and why.
 
@@ -117,18 +121,14 @@ class Trainer:
         self.plan, self.steps, self.skipped = with_microbatches(plan, microbatches), 0, list[str]()
         chosen = read_precision(precision)
         self._program = LossProgram.of(loss, model, self.plan, chosen)
-        self._stepper, self._loss = Stepper(self._program, optimizer, ema, nan), loss
-        self._evaluated: Stepper | None = None
-        self._graphdef, self._programs, self._unseen = (
-            nnx.graphdef(model),
-            dict[Any, Any](),
-            list[tuple[int, Any, Any]](),
-        )
+        self._stepper, self._graphdef = Stepper(self._program, optimizer, ema, nan), nnx.graphdef(model)
+        self._unseen, self.recent = list[tuple[int, Any, Any]](), Recent()
         self._rows = Rows.of(argument_types(self.plan.graph)[1:])
         scale = read_scale(loss_scale, chosen)
         self._types, self._places = places_begun(model, optimizer, self.plan, wrt, ema=ema is not None, scale=scale)
+        self._programs = Programs(self._stepper, loss, self._graphdef, self.plan, self._types, self._places)
         self._paths = list(by_path(self._types.params))
-        read_results(_result_types(self.plan), nnx.state(model), self._types.params)
+        self._results = read_results(_result_types(self.plan), nnx.state(model), self._types.params)
         self._state = begun(model, optimizer, self._places, wrt, scale)
         self.history, self.record = list[dict[str, float]](), dict[str, Any]()
         keep = read_count(keep, "keep= of a trainer", error=TrainingError)
@@ -143,7 +143,8 @@ class Trainer:
         """Take one step.
 
         Args:
-          batch: the arrays of a batch, of any size: what the loss takes behind the model.
+          batch: the arrays of a batch, of any size: what the loss takes behind the model. One of no row changes
+            nothing but the number of the step.
           named: the same by name.
 
         Returns:
@@ -158,18 +159,35 @@ class Trainer:
 
     def step_on(self, batch: Any) -> dict[str, Any]:
         """Take one step on a batch as `fit` is given it."""
-        return self._step(self._program.read(batch))
+        return self._step(self._program.read(batch), self.recent)
 
-    def _step(self, args: Sequence[Any]) -> dict[str, Any]:
-        program, places = self._compiled(args, trains=True)
+    def _step(self, args: Sequence[Any], recent: Recent | None = None) -> dict[str, Any]:
+        if self._rows.are_none(args):
+            return self._counted(recent)
+        program, places = self._programs.find(args, trains=True)
         given = jax.tree.map(sent, args, places)
         with uninterrupted():
             self._state, metrics = program(self._state, given)
             self.steps += 1
             self._unseen.append((self.steps, metrics, args))
+            if recent is not None:
+                recent.add(self.steps, metrics, self._rows.count(args))
         while len(self._unseen) > 1:
             self._look_at_first()
         return {name: value for name, value in metrics.items() if name != FAULT}
+
+    def _counted(self, recent: Recent | None) -> dict[str, Any]:
+        """A step on a batch without rows: it has its number, and changes nothing."""
+        is_guarded, scale = self._stepper.nan is not None, self.state.scale
+        scaled = {} if scale is None else {"loss_scale": scale.value}
+        skipped = {"skipped": np.bool_(True)} if is_guarded or scaled else {}
+        metrics = {**of_no_row(self._results, more=("grad_norm",)), **scaled, **skipped}
+        with uninterrupted():
+            self._state = replace(self._state, step=sent(np.int32(self.steps + 1), self._places.step))
+            self.steps += 1
+            if recent is not None:
+                recent.add(self.steps, metrics, 0)
+        return metrics
 
     def fit(
         self,
@@ -187,7 +205,7 @@ class Trainer:
           batches: tuples of arrays, or dictionaries by name; or a function of the number of the step that makes one.
             An iterator with `get_state` and `set_state`, as those of Grain, goes on where a checkpoint was written.
           steps: at which step to stop; one that was resumed at step 300 goes on to here.
-          every: after how many steps there is a row more in `history`, and `report` is called.
+          every: which steps have a row in `history`, those that it divides, and the last one; `report` is called there.
           report: is given the number of steps taken, and the metrics since it was called before. What it returns, such
             as the loss of held-out batches, is added to the row, under names that are not there yet.
           progress: whether a bar shows how far it is; needs tqdm.
@@ -197,7 +215,8 @@ class Trainer:
           The metrics of all steps taken here: means over all rows, whatever the sizes of batches.
 
         Raises:
-          TrainingError: where numbers are not finite and `nan="stop"`; where `report` returns a name of the metrics.
+          TrainingError: where numbers are not finite and `nan="stop"`; where `report` returns a name of the metrics;
+            as `save` does, where there is a folder of checkpoints.
         """
         told = Telling(every, report, read_flag(progress, "progress= of trainer.fit", TrainingError))
         return fit(self, batches, steps, told, self._saved, save_every)
@@ -206,20 +225,26 @@ class Trainer:
         """Write a checkpoint of this step: all arrays in their true shapes, whatever the mesh; `history` and `record`.
 
         Raises:
-          TrainingError: without `checkpoint=`; where the folder holds checkpoints of a run that was not restored; or
-            where numbers were not finite and `nan="stop"`.
+          TrainingError: without `checkpoint=`; where the folder holds checkpoints that this trainer neither wrote nor
+            found when it was restored; where it cannot be written, and then older ones are as they were; or where
+            numbers were not finite and `nan="stop"`.
         """
         self._folder().save(self.state, self.steps, self.told())
 
     def told(self) -> dict[str, Any]:
-        """What a checkpoint holds beside arrays."""
-        return {"history": self.history, "record": self.record}
+        """What a checkpoint holds beside arrays.
+
+        Raises:
+          TrainingError: where numbers were not finite and `nan="stop"`.
+        """
+        _ = self.state  # whether the steps that it tells of gave numbers
+        return {"history": self.history, "record": self.record, "recent": self.recent.told()}
 
     def restore(self, step: int | None = None) -> None:
         """Go on from a checkpoint, which may have been written on another mesh; on the same one, bit by bit.
 
         Args:
-          step: by default the newest one. Later ones give way to the next that is written.
+          step: by default the newest one that is whole. Later ones give way to the next that is written.
 
         Raises:
           TrainingError: without `checkpoint=`; where there is none, or it cannot be read; for one of another model or
@@ -227,6 +252,7 @@ class Trainer:
         """
         self._state, self.steps, told = self._folder().restore(step, self._types, self._places)
         self.history, self.record, self._unseen = told["history"], told["record"], []
+        self.recent = Recent.of(told.get("recent"))
 
     def plot(self, path: str | PathLike[str], levels: Mapping[str, float] | None = None) -> None:
         """Draw the losses of `history` over the steps, as a picture; needs matplotlib.
@@ -265,12 +291,14 @@ class Trainer:
         found, wrong = NOTHING, list[tuple[int, Any]]()
         for number, batch in enumerate(iterator(batches, "trainer.evaluate"), 1):
             args = self._program.read(batch)
-            program, places = self._compiled(args, trains=False)
+            if self._rows.are_none(args):
+                found += Metrics.of(of_no_row(self._results), 0)
+                continue
+            program, places = self._programs.find(args, trains=False)
             told = program(self.state, jax.tree.map(sent, args, places))
             # One batch at a time: simulated devices share few threads, and programs in flight together can starve.
-            rows = self._rows.count(args)
-            found += Metrics.of(told, rows)
-            if self._stepper.nan is not None and rows and not np.isfinite(float(told["loss"])):
+            found += Metrics.of(told, self._rows.count(args))
+            if self._stepper.nan is not None and not np.isfinite(float(told["loss"])):
                 wrong.append((number, None if wrong else args))
         if wrong:
             args = wrong[0][1]
@@ -297,45 +325,11 @@ class Trainer:
 
     def plan_of(self, *batch: Any, **named: Any) -> Plan:
         """The plan of the loss for a batch of some sizes, in the dtypes that it computes in; arrays or their types."""
-        args = self._program.arguments(batch, named)
-        return self._program.plan(nnx.merge_state(self._types.params, self._types.rest), args, self._types.step)
+        return self._programs.plan_of(self._program.arguments(batch, named))
 
     def rows(self, batch: Any) -> int:
         """The rows of a batch: the size of the dimension with which most of its arrays begin."""
         return self._rows.count(self._program.read(batch))
-
-    def _compiled(self, args: Sequence[Any], *, trains: bool) -> tuple[Any, Any]:
-        """The program for batches of these sizes, and where it wants them."""
-        leaves, tree = jax.tree.flatten(args)
-        key = trains, tree, tuple((leaf.shape, str(leaf.dtype)) for leaf in leaves)
-        if key not in self._programs:
-            held = nnx.merge_state(self._types.params, self._types.rest)
-            run = (self._stepper if trains else self._evaluator()).run
-            plan = run.plan(held, args, self._types.step)
-            batch_at = places_of(list(args), list(plan.in_shardings[1 : 1 + len(args)]), plan.mesh)
-            whole = everywhere(plan.mesh)
-            made = (self._places, whole) if trains else whole
-            program = jax.jit(
-                self._stepper.train if trains else self._evaluator().evaluate,
-                in_shardings=(self._places, batch_at),
-                out_shardings=made,
-                donate_argnums=0 if trains else (),
-                compiler_options=plan.compiler_options or None,
-            )
-            self._programs[key] = program, batch_at
-        return self._programs[key]
-
-    def _evaluator(self) -> Stepper:
-        """What computes metrics of the model as it is evaluated."""
-        if self._evaluated is None:
-            held = nnx.merge_state(self._types.params, self._types.rest)
-            model = nnx.merge(self._graphdef, held)
-            model.eval()
-            self._evaluated = self._stepper
-            if nnx.graphdef(model) != self._graphdef:
-                program = LossProgram.of_evaluation(self._loss, model, self.plan, self._program.precision)
-                self._evaluated = replace(self._stepper, run=program)
-        return self._evaluated
 
     def _look_at_first(self) -> None:
         """See whether the first step that was not looked at gave numbers; waits for it."""
@@ -352,6 +346,7 @@ class Trainer:
         # No step after it changed anything, since the fault is part of the state: taken out, training may go on.
         self._state = replace(self._state, fault=sent(np.zeros(2, np.int32), self._places.fault))
         self.steps, self._unseen = step - 1, []
+        self.recent.forget(self.steps)
         raise stopped(step, words, batch)
 
 

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import jax
-from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding
 
 from combinators.errors import FormatError, message
 from combinators.index_space.tensor_type import is_key
-from combinators.stored.json import read_json
 from tapestry_jax.nnx.training.errors import TrainingError
 from tapestry_jax.nnx.training.extras import required
 from tapestry_jax.nnx.training.saving.differences import check_same
+from tapestry_jax.nnx.training.saving.first import first_does
+from tapestry_jax.nnx.training.saving.folder import Folder, written
+from tapestry_jax.nnx.training.saving.recent import is_told
+from tapestry_jax.nnx.training.saving.sums import check_sums
 
-_SUMS = "sha256.json"
 # What Orbax, TensorStore and the JSON reader raise for files that are missing, cut short or of another shape.
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError, RecursionError, FormatError)
 
@@ -40,32 +40,59 @@ class Checkpoints:
         self._orbax: Any = required("orbax.checkpoint", "orbax-checkpoint", "checkpoints")
         # Orbax reports every save to whoever has set up logging.
         logging.getLogger("absl").setLevel(logging.ERROR)
-        self.folder, self._keep, self._manager = folder.resolve(), keep, None
+        self.folder, self._keep, self._writer = folder.resolve(), keep, None
+        self._there = Folder(self.folder)
 
-    def steps(self) -> list[int]:
-        """Of which steps there are checkpoints."""
-        return sorted(self._open().all_steps()) if self.folder.is_dir() else []
+    def marks(self) -> dict[int, str]:
+        """Which checkpoints there are: by step a mark, empty where it is not whole.
+
+        Raises:
+          TrainingError: when the folder cannot be read.
+        """
+        return self._there.marks()
+
+    def restored(self, step: int, there: Mapping[int, str]) -> None:
+        """A run goes on from a step.
+
+        Args:
+          step: that was read.
+          there: `marks` from before: its next save may replace those of later steps, and none that came since.
+        """
+        self._there.restored(step, there)
+
+    def check_known(self) -> None:
+        """The run that writes here wrote or restored whatever is there.
+
+        Raises:
+          TrainingError: where there are checkpoints of another one.
+        """
+        first_does(self._there.check_known)
 
     def save(self, step: int, arrays: Any, record: Mapping[str, Any]) -> None:
-        """Write the arrays of a pytree, placed anyhow, and what JSON can say, for a step; one that is there stays."""
-        if step in self.steps():
-            return
+        """Write the arrays of a pytree, placed anyhow, and what JSON can say, for a step; one that is there stays.
+
+        Raises:
+          TrainingError: when it cannot be written, and where there are checkpoints of another run; those stay.
+        """
         flat = _flat(arrays)
         told = {**record, "arrays": {name: described(leaf) for name, leaf in flat.items()}}
-        args = self._orbax.args
-        written = {name: _one_copy(leaf) for name, leaf in flat.items()}
-        items = args.Composite(arrays=args.StandardSave(written), record=args.JsonSave(told))
-        self._open().save(step, args=items, force=True)
-        self._open().wait_until_finished()
-        if jax.process_index() == 0:
-            _write_sums(self.folder / str(step))
-        if jax.process_count() > 1:
-            # Without its sums a checkpoint is none: who reads it at once would fail, and the others wait for ever.
-            multihost_utils.sync_global_devices(f"the sums of step {step}")
-
-    def remove(self, step: int) -> None:
-        """Remove the checkpoint of a step."""
-        self._open().delete(step)
+        begun = first_does(lambda: self._there.begin(step))
+        if begun is None:
+            return
+        try:
+            with written(self._there.at(step)), _told_once():
+                args = self._orbax.args
+                copies = {name: _one_copy(leaf) for name, leaf in flat.items()}
+                items = args.Composite(arrays=args.StandardSave(copies), record=args.JsonSave(told))
+                self._open().save(self.folder / begun, args=items)
+            first_does(lambda: self._there.finish(step, self._keep))
+        except BaseException as error:
+            # What Orbax keeps of a save that failed would be told by the next one.
+            self._writer = None
+            self._there.drop()
+            if isinstance(error, TrainingError) and jax.process_index() == 0:
+                self._there.check_known(error)
+            raise
 
     def record(self, step: int) -> dict[str, Any]:
         """What was written beside the arrays of a step.
@@ -75,8 +102,8 @@ class Checkpoints:
         """
         args = self._orbax.args
         try:
-            _check_sums(self.folder / str(step))
-            found = self._open().restore(step, args=args.Composite(record=args.JsonRestore()))["record"]
+            check_sums(self._there.at(step))
+            found = self._open().restore(self._there.at(step), args=args.Composite(record=args.JsonRestore()))["record"]
             _check_record(found)
             return found
         except _UNREADABLE as error:
@@ -96,7 +123,7 @@ class Checkpoints:
         known = self.record(step).get("arrays", {})
         flat = _flat(like)
         check_same(
-            f"the checkpoint {self.folder / str(step)}", known, {name: described(leaf) for name, leaf in flat.items()}
+            f"the checkpoint {self._there.at(step)}", known, {name: described(leaf) for name, leaf in flat.items()}
         )
         wanted = {
             name: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=at)
@@ -104,7 +131,9 @@ class Checkpoints:
         }
         args = self._orbax.args
         try:
-            read = self._open().restore(step, args=args.Composite(arrays=args.StandardRestore(wanted)))["arrays"]
+            read = self._open().restore(self._there.at(step), args=args.Composite(arrays=args.StandardRestore(wanted)))[
+                "arrays"
+            ]
         except _UNREADABLE as error:
             raise self._unreadable(step, error) from error
         return jax.tree.map(
@@ -113,22 +142,33 @@ class Checkpoints:
 
     def close(self) -> None:
         """Let go of the folder."""
-        if self._manager is not None:
-            self._manager.close()
-            self._manager = None
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
 
     def _open(self) -> Any:
-        if self._manager is None:
-            options = self._orbax.CheckpointManagerOptions(max_to_keep=self._keep)
-            self._manager = self._orbax.CheckpointManager(self.folder, options=options)
-        return self._manager
+        if self._writer is None:
+            self._writer = self._orbax.Checkpointer(self._orbax.CompositeCheckpointHandler())
+        return self._writer
 
     def _unreadable(self, step: int, error: Exception) -> TrainingError:
         told = str(error).strip().splitlines() or [type(error).__name__]
-        headline = f"the checkpoint {self.folder / str(step)} cannot be read"
+        headline = f"the checkpoint {self._there.at(step)} cannot be read"
         return TrainingError(
             message(headline, told[0][:300], remedy="Remove that folder to go on from the one before it.")
         )
+
+
+@contextmanager
+def _told_once() -> Generator[None]:
+    """What Orbax's threads fail with is raised: they need not print it as well."""
+    logger = logging.getLogger("absl")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def described(leaf: Any) -> str:
@@ -180,37 +220,7 @@ def _check_record(found: Any) -> None:
     kinds: dict[str, Any] = {"arrays": dict, "history": list, "record": dict, "batches": (dict, type(None))}
     there = found if isinstance(found, dict) else {}
     wrong = [name for name, kind in kinds.items() if name not in there or not isinstance(there[name], kind)]
+    # Before it was kept a checkpoint had none.
+    wrong += ["recent"] * ("recent" in there and not is_told(there["recent"]))
     if wrong:
         raise ValueError(f"its record does not say {', '.join(wrong)} as this version does")
-
-
-def _write_sums(folder: Path) -> None:
-    """Note what is in every file: TensorStore does not see all damage, and tells of the rest one array at a time."""
-    sums = {file.relative_to(folder).as_posix(): _sum(file) for file in sorted(folder.rglob("*")) if file.is_file()}
-    partial = folder / f"{_SUMS}.partial"
-    partial.write_text(json.dumps(sums))
-    partial.replace(folder / _SUMS)
-
-
-def _check_sums(folder: Path) -> None:
-    """Raise ValueError for files that are missing or changed.
-
-    A run that was killed before it wrote the sums, last of all, leaves a checkpoint of which nobody can say that it is
-    whole; it looks like one whose sums were removed.
-    """
-    if not (folder / _SUMS).is_file():
-        raise ValueError(f"{_SUMS} is missing: the run ended before the checkpoint was whole, or it was removed")
-    sums = read_json((folder / _SUMS).read_text(), _SUMS)
-    if not isinstance(sums, dict):
-        raise ValueError(f"{_SUMS} is damaged")
-    # Names are looked up among the files that are there, and make no path: they may lead anywhere.
-    there = {file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()}
-    for name, known in sums.items():
-        if name not in there:
-            raise ValueError(f"{name} is missing")
-        if _sum(folder / name) != known:
-            raise ValueError(f"{name} is truncated or changed: {(folder / name).stat().st_size} bytes")
-
-
-def _sum(file: Path) -> str:
-    return hashlib.sha256(file.read_bytes()).hexdigest()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
@@ -11,7 +12,9 @@ from combinators.arguments import read_count
 from combinators.errors import message
 from tapestry_jax.nnx.training.errors import TrainingError
 from tapestry_jax.nnx.training.saving.checkpoints import Checkpoints
+from tapestry_jax.nnx.training.saving.folder import in_words
 from tapestry_jax.nnx.training.saving.resuming import check_record, go_on, is_resumable, place_in
+from tapestry_jax.nnx.training.saving.sums import SUMS
 from tapestry_jax.nnx.training.stepping.state import TrainState
 
 
@@ -23,7 +26,7 @@ class Saved:
     """
 
     def __init__(self, checkpoints: Checkpoints) -> None:
-        self._checkpoints, self._is_ours, self._place, self._newer = checkpoints, False, None, list[int]()
+        self._checkpoints, self._place = checkpoints, None
 
     @staticmethod
     def of(folder: Any, keep: Any) -> Saved:
@@ -36,23 +39,21 @@ class Saved:
             details = ("expected the path of a folder", f"got {type(folder).__name__}: {folder!r:.80}")
             remedy = 'Write such as checkpoint="run/".'
             raise TrainingError(message("checkpoint= of a trainer is no path", *details, remedy=remedy))
-        if Path(folder).exists() and not Path(folder).is_dir():
-            remedy = "Name a folder; where there is none it is made."
-            raise TrainingError(message(f"checkpoint= of a trainer is a file: {Path(folder)}", remedy=remedy))
+        _check_folder(Path(folder))
         return Saved(Checkpoints(Path(folder), read_count(keep, "keep= of a trainer", error=TrainingError)))
 
-    def begin(self, batches: Any, told: Mapping[str, Any]) -> None:
+    def begin(self, batches: Any, record: Any) -> None:
         """What `fit` is given goes to where it was when the checkpoint was written that the run goes on from.
 
         Args:
           batches: what `fit` was given.
-          told: what a checkpoint would hold beside arrays now.
+          record: what users add, as it is now.
 
         Raises:
           TrainingError: where it cannot, the folder belongs to another run, or the record cannot be stored.
         """
-        self._check_ours()
-        check_record(told["record"])
+        self._checkpoints.check_known()
+        check_record(record)
         if self._place is not None:
             go_on(batches, self._place)
         # Only now: batches that were refused are refused again.
@@ -70,12 +71,8 @@ class Saved:
         Raises:
           TrainingError: where the folder belongs to another run, or the record cannot be stored.
         """
-        self._check_ours()
+        self._checkpoints.check_known()
         check_record(told["record"])
-        self._is_ours = True
-        for later in self._newer:
-            self._checkpoints.remove(later)
-        self._newer = []
         place = place_in(batches) if is_resumable(batches) else None
         self._checkpoints.save(step, state, {**told, "batches": place})
 
@@ -87,25 +84,43 @@ class Saved:
         Raises:
           TrainingError: where there is none, it cannot be read, or is one of another model or optimizer.
         """
-        there = self._checkpoints.steps()
-        if not there or (step is not None and step not in there):
+        there = self._checkpoints.marks()
+        chosen = self._newest(there) if step is None else step
+        if chosen not in there:
             told = f" of step {step}" if step is not None else ""
             details = [f"there are those of {', '.join(map(str, there))}"] if there else []
             remedy = "Train first: trainer.fit writes checkpoints, and so does trainer.save()."
             if there:
-                remedy = f"Write trainer.restore({there[-1]}), or trainer.restore() for the newest one."
+                remedy = f"Write trainer.restore({max(there)}), or trainer.restore() for the newest one."
             raise TrainingError(message(f"no checkpoint{told} in {self._checkpoints.folder}", *details, remedy=remedy))
-        chosen = there[-1] if step is None else step
         state = self._checkpoints.arrays(chosen, types, places)
         found = self._checkpoints.record(chosen)
-        self._is_ours, self._place, self._newer = True, found["batches"], [later for later in there if later > chosen]
+        self._checkpoints.restored(chosen, there)
+        self._place = found["batches"]
         return state, chosen, found
 
-    def _check_ours(self) -> None:
-        if self._is_ours or not (there := self._checkpoints.steps()):
-            return
-        details = f"it holds that of step {there[-1]}"
-        remedy = "Go on from it with trainer.restore() or `tapestry train --resume`, name another folder, or remove it."
-        raise TrainingError(
-            message(f"{self._checkpoints.folder} holds checkpoints of another run", details, remedy=remedy)
-        )
+    def _newest(self, there: Mapping[int, str]) -> int:
+        """The newest checkpoint that is whole, with a warning where a later one is not; of none the newest."""
+        chosen = max((step for step, mark in there.items() if mark), default=max(there, default=-1))
+        if unfinished := [str(self._checkpoints.folder / str(step)) for step in there if step > chosen]:
+            headline = f"trainer.restore() goes on from step {chosen}, and leaves out what is not whole"
+            details = (f"{SUMS} is missing in {', '.join(unfinished)}", "the next checkpoint takes the place of those")
+            remedy = "Keep a copy elsewhere of what is still wanted."
+            warnings.warn(message(headline, *details, remedy=remedy), RuntimeWarning, stacklevel=4)
+        return chosen
+
+
+def _check_folder(folder: Path) -> None:
+    """It is one, or there is none yet.
+
+    Raises:
+      TrainingError: for a file, and for what the system does not look at, such as a name that is too long.
+    """
+    remedy = "Name a folder; where there is none it is made."
+    try:
+        is_other = folder.resolve().exists() and not folder.is_dir()
+    except (OSError, RuntimeError, ValueError) as error:
+        headline = f"checkpoint= of a trainer is no folder: {str(folder)!r:.200}"
+        raise TrainingError(message(headline, in_words(error), remedy=remedy)) from error
+    if is_other:
+        raise TrainingError(message(f"checkpoint= of a trainer is a file: {folder}", remedy=remedy))

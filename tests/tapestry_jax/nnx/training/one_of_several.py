@@ -18,7 +18,8 @@ import optax
 from flax import nnx
 
 import tapestry_jax as tp
-from tapestry_jax.nnx.training.saving import checkpoints
+from tapestry_jax.nnx.training.saving import folder as saving
+from tapestry_jax.nnx.training.saving.checkpoints import Checkpoints
 from tests.children import child
 from tests.thoroughly import thoroughly
 
@@ -92,9 +93,23 @@ def run(count, number, port, folder):
     jax.config.update("jax_num_cpu_devices", 4 // count)
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.distributed.initialize(f"127.0.0.1:{port}", count, number)
-    checkpoints._write_sums = slowly(checkpoints._write_sums)
-    told = {"losses": losses(folder), "devices": len(jax.devices()), "local": len(jax.local_devices())}
+    saving.write_sums = slowly(saving.write_sums)
+    told = {
+        "losses": losses(folder),
+        "refused": refused(folder),
+        "devices": len(jax.devices()),
+        "local": len(jax.local_devices()),
+    }
     Path(f"{folder}-{number}.json").write_text(json.dumps(told))
+
+
+def refused(folder):
+    """What a run that knows nothing of the checkpoints is told: every process, though the first one alone looks."""
+    try:
+        Checkpoints(Path(folder), 2).save(9, {"a": np.zeros(2)}, {"history": [], "record": {}, "batches": None})
+    except tp.nnx.TrainingError as error:
+        return str(error)
+    return ""
 
 
 def forked(*given):

@@ -33,6 +33,7 @@ def test_two_processes_give_the_losses_of_one(tmp_path: Path):
     told = [json.loads((tmp_path / f"two-{number}.json").read_text()) for number in range(2)]
     assert all(each["devices"] == 4 and each["local"] == 2 for each in told)
     assert told[0] == told[1]
+    assert told[0]["refused"].startswith(f"{tmp_path / 'two'} holds checkpoints of another run\n")
     alone = losses(tmp_path / "one")
     # Sums between processes may be taken in another order.
     assert all(abs(a - b) <= 1e-6 for a, b in zip(told[0]["losses"], alone, strict=True)), (told[0]["losses"], alone)

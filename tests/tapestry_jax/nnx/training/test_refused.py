@@ -191,10 +191,3 @@ def test_batches_that_do_not_fit():
     assert np.isfinite(float(trainer.step(x, labels=labels)["loss"]))
     assert trainer.fit([]) == {} and trainer.fit([{"labels": labels, "x": x}])["loss"] > 0
     assert "loss" in trainer.evaluate([[x, labels]])
-
-
-def test_a_batch_of_no_rows_is_no_number():
-    trainer = tp.nnx.Trainer(loss, MODEL, optax.sgd(0.1), PLAN)
-    trainer.step(np.ones((0, 4), "float32"), np.zeros(0, "int32"))
-    with pytest.raises(tp.nnx.TrainingError, match="step 1: the loss is not finite"):
-        _ = trainer.state

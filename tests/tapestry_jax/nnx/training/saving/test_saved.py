@@ -16,8 +16,9 @@ import pytest
 from flax import nnx
 
 import tapestry_jax as tp
-from tapestry_jax.nnx.training.saving.checkpoints import Checkpoints, _write_sums
+from tapestry_jax.nnx.training.saving.checkpoints import Checkpoints
 from tapestry_jax.nnx.training.saving.resuming import is_resumable
+from tapestry_jax.nnx.training.saving.sums import write_sums
 
 MESHES = {
     "one": ({"data": 1}, {}),
@@ -186,7 +187,7 @@ def test_a_record_of_another_version_cannot_be_read(saved, tmp_path, written):
     newest = max(folder.iterdir(), key=lambda each: int(each.name))
     (newest / "record" / "metadata").write_text(written)
     (newest / "sha256.json").unlink()
-    _write_sums(newest)
+    write_sums(newest)
     checkpoints = Checkpoints(folder, 2)
     said = refused(checkpoints.record, int(newest.name))
     assert said.startswith(f"the checkpoint {newest} cannot be read\n  its record does not say ")

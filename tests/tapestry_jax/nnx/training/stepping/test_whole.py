@@ -25,7 +25,7 @@ def test_ctrl_c_in_a_step_comes_behind_it(monkeypatch: pytest.MonkeyPatch):
     trainer = tp.nnx.Trainer(
         loss, model, optax.sgd(0.1), tp.plan(tp.trace(loss, model, x, x), tp.mesh(jax.devices()[:1], data=1))
     )
-    before, compiled = signal.getsignal(signal.SIGINT), trainer._compiled
+    before, compiled = signal.getsignal(signal.SIGINT), trainer._programs.find
 
     def interrupted(args, *, trains):
         program, places = compiled(args, trains=trains)
@@ -38,7 +38,7 @@ def test_ctrl_c_in_a_step_comes_behind_it(monkeypatch: pytest.MonkeyPatch):
         return run, places
 
     trainer.step(x, x)
-    monkeypatch.setattr(trainer, "_compiled", interrupted)
+    monkeypatch.setattr(trainer._programs, "find", interrupted)
     with pytest.raises(KeyboardInterrupt):
         trainer.fit([(x, x)])
     assert trainer.steps == int(trainer.state.step) == 2
