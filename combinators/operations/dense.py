@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,9 @@ import numpy as np
 from combinators.errors import KernelError, message
 from combinators.kernels.immutable import Immutable
 from combinators.kernels.kernel import short_name
-from combinators.operations.operation import Operation
+
+if TYPE_CHECKING:
+    from combinators.operations.operation import Operation
 
 Struct = jax.ShapeDtypeStruct
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
@@ -30,7 +32,7 @@ class Dense(Immutable):
         platform; an unplanned program runs the same kernels everywhere.
       dtypes: every floating operand is of one of these; None is any.
       whole: dimensions of the signature that are uncut in the block. What gives a result needs its fold dimensions
-        uncut in any case. By default that is all, and for a map every dimension.
+        uncut in any case, and the one that is scanned. By default that is all, and for a map every dimension.
       gives: `"result"`, or `"state"`: a state block, which stands in where the fold is cut, over the mesh, in rings and
         in chunks.
       takes: a further condition: types of the blocks to whether the kernel takes them. Where it has a method
@@ -81,6 +83,8 @@ class Dense(Immutable):
         """The dimensions that must be uncut."""
         signature = operation.signature
         folds = signature.fold_dims if self.gives == "result" else ()
+        if self.gives == "result" and operation.over is not None:
+            folds = (operation.over,)
         named = self.whole
         if named is None:
             named = signature.dims if operation.kind == "map" else ()

@@ -8,9 +8,11 @@ from typing import Any, cast
 
 from combinators import monoids
 from combinators.errors import FormatError, SignatureError, message
+from combinators.index_space.boundary import BOUNDARIES
 from combinators.index_space.operand import Operand
 from combinators.index_space.signature import Signature
 from combinators.merging.monoid import Monoid
+from combinators.operations.kinds import check_boundary
 from combinators.operations.operation import Operation
 from combinators.stored.codec import decode, encode
 from combinators.stored.fields import check_fields
@@ -55,7 +57,11 @@ def operation_from_json(stored: Any, where: str, names: Readable) -> Operation:
     values["monoid"] = _monoid_from_json(entries["monoid"], f"{where}, monoid", names)
     values["signature"] = _signature_from_json(entries["signature"], entries["rank"], where)
     _check_operation(values, where)
-    return Operation(**values)
+    try:
+        check_boundary(values["boundary"], f"`{values['name']}`", BOUNDARIES)
+        return Operation(**values)
+    except SignatureError as error:
+        raise FormatError(message(f"{where} is no operation.", str(error), remedy=REMEDY)) from error
 
 
 def _with_ellipsis(signature: Signature) -> tuple[Signature, int | None]:

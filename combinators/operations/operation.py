@@ -14,6 +14,7 @@ from combinators.kernels.immutable import Immutable
 from combinators.kernels.kernel import fingerprint
 from combinators.kernels.settled import changeable, may_change, settled
 from combinators.merging.monoid import Monoid
+from combinators.operations.kinds import check_operation
 
 TRACED = "as it was traced last"
 """In `Operation.known`: what it computed then, where that can change."""
@@ -63,6 +64,7 @@ class Operation(Immutable):
             given = getattr(self, name)
             if (kept := settled(given)) is not given:
                 object.__setattr__(self, name, kept)
+        check_operation(self, f"`{self.name}`")
 
     @property
     def kind(self) -> str:
