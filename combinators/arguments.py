@@ -12,7 +12,7 @@ from typing import Any, NoReturn, cast
 
 import numpy as np
 
-from combinators.errors import GraphError, TapestryError, message
+from combinators.errors import GraphError, TapestryError, message, spelt
 
 Error = type[TapestryError]
 
@@ -147,5 +147,5 @@ def is_real(value: Any) -> bool:
 
 
 def _refuse(what: str, expected: str, value: Any, error: Error, remedy: str) -> NoReturn:
-    got = f"got {type(value).__name__}: {value!r:.80}"
+    got = f"got {type(value).__name__}: {spelt(value)}"
     raise error(message(f"{what} is not what it should be", f"expected {expected}", got, remedy=remedy))

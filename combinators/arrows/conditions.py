@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from combinators.errors import GraphError, message
+from combinators.errors import GraphError, message, spelt
 from combinators.frozen import dataclass
 from combinators.index_space.axis import Axis, Term
 from combinators.index_space.operand import Operand
@@ -108,7 +108,7 @@ def read_until(
         raise GraphError(
             message(
                 "until= of tp.iterate is no condition",
-                f"got {type(until).__name__}: {until!r:.60}",
+                f"got {type(until).__name__}: {spelt(until, 60)}",
                 remedy="Pass a function of the state that gives one flag, or tp.unchanged(rtol=1e-6).",
             )
         )

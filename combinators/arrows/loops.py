@@ -11,7 +11,7 @@ from combinators.arguments import is_whole, read_dimension, read_optional_name
 from combinators.arrows.arrow import Arrow
 from combinators.arrows.part import Part
 from combinators.arrows.repeated import record_loop, sliced_axis
-from combinators.errors import CompositionError, GraphError, message
+from combinators.errors import CompositionError, GraphError, message, spelt
 from combinators.recording.carries import check_turns
 
 Step = Arrow[Any, Any] | Callable[..., Any]
@@ -208,7 +208,7 @@ def _step(step: Any, where: str) -> Step:
         raise GraphError(
             message(
                 f"{where} repeats an arrow or a function of values",
-                f"got {type(step).__name__}: {step!r:.60}",
+                f"got {type(step).__name__}: {spelt(step, 60)}",
                 remedy="Pass a tp.program or a composition of arrows.",
             )
         )

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import dtypes
 
-from combinators.errors import GraphError, message
+from combinators.errors import GraphError, message, spelt
 from combinators.kernels.immutable import Immutable
 
 
@@ -41,7 +41,7 @@ class TensorType(Immutable):
             raise GraphError(
                 message(
                     "a tensor type has no dimensions to read",
-                    f"got {type(dims).__name__}: {dims!r:.80}",
+                    f"got {type(dims).__name__}: {spelt(dims)}",
                     remedy='Write tp.TensorType({"batch": 8}), or sizes alone: tp.TensorType((8, 3)).',
                 )
             )
@@ -120,7 +120,7 @@ def type_of(value: Any, where: str) -> TensorType:
         message(
             f"{where} is not an array",
             "expected a jax or numpy array, a number, a jax.ShapeDtypeStruct or a tp.TensorType",
-            f"got {type(value).__name__}: {value!r:.80}",
+            f"got {type(value).__name__}: {spelt(value)}",
             remedy="Convert it with jnp.asarray, or keep what is not an array outside the program.",
         )
     )
@@ -131,7 +131,9 @@ def _pair(entry: Any) -> tuple[Any, Any]:
     if len(pair) != 2:
         raise GraphError(
             message(
-                "a dimension of a tensor type is a name and a size", f"got {pair!r:.80}", remedy='Write ("batch", 8).'
+                "a dimension of a tensor type is a name and a size",
+                f"got {spelt(pair)}",
+                remedy='Write ("batch", 8).',
             )
         )
     return pair[0], pair[1]
@@ -145,7 +147,7 @@ def _name(name: Any) -> str | None:
     raise GraphError(
         message(
             "an axis of a tensor type has no usable name",
-            f"got {name!r:.80}",
+            f"got {spelt(name)}",
             remedy="Name it by an identifier such as `batch`, or leave it anonymous with None.",
         )
     )
@@ -184,7 +186,7 @@ def _dtype(dtype: Any) -> np.dtype[Any]:
         raise GraphError(
             message(
                 "a tensor type has a dtype that JAX does not have",
-                f"got {dtype!r:.80}",
+                f"got {spelt(dtype)}",
                 remedy="Give a dtype of numbers or booleans, such as jnp.float32.",
             )
         )

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from combinators.aggregation.aggregator import Aggregator
 from combinators.aggregation.inputs import check_operands
 from combinators.arguments import read_optional_name
-from combinators.errors import SignatureError, message
+from combinators.errors import SignatureError, message, spelt
 from combinators.frozen import dataclass
 from combinators.index_space.signature import Signature, read_signature
 from combinators.index_space.sizes import solve_sizes
@@ -261,7 +261,7 @@ def fold(
         raise SignatureError(
             message(
                 "tp.fold takes an aggregator",
-                f"got {type(aggregator).__name__}: {aggregator!r:.60}",
+                f"got {type(aggregator).__name__}: {spelt(aggregator, 60)}",
                 remedy="Pass one of tp.aggregators, such as tp.aggregators.Moments(), or use tp.Reduce with a monoid.",
             )
         )

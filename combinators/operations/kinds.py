@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from combinators.errors import SignatureError, message
+from combinators.errors import SignatureError, message, spelt
 from combinators.index_space.boundary import BOUNDARIES, OWN
 from combinators.index_space.signature import Signature
 from combinators.merging.monoid import Monoid
@@ -86,7 +86,7 @@ def check_monoid(monoid: Any, signature: Signature, where: str) -> None:
         return
     folded = ", ".join(f"`{dim}`" for dim in signature.fold_dims)
     needs = f"folds {folded} and needs a monoid for it" if folded else "needs a monoid"
-    got = "no monoid" if monoid is None else f"{type(monoid).__name__}: {monoid!r:.60}"
+    got = "no monoid" if monoid is None else f"{type(monoid).__name__}: {spelt(monoid, 60)}"
     raise SignatureError(
         message(
             f"{where} {needs}",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from combinators.arguments import read_flag, read_name
-from combinators.errors import PlanError, message
+from combinators.errors import PlanError, message, spelt
 from combinators.frozen import dataclass
 from combinators.graphs.evaluate import check_arguments
 from combinators.graphs.graph import Graph
@@ -113,7 +113,7 @@ class ShardedGraph(Immutable):
         from tapestry_jax.shards.lowered.against import check_lowered
 
         if not is_program(jaxpr):
-            got = f"got {type(jaxpr).__name__}: {jaxpr!r:.80}"
+            got = f"got {type(jaxpr).__name__}: {spelt(jaxpr)}"
             raise PlanError(
                 message("blocks are held against a traced program", got, remedy="Pass plan.compile().jaxpr().")
             )
@@ -276,7 +276,7 @@ def _check_graph(graph: object) -> None:
         raise PlanError(
             message(
                 "blocks are proved to compute a graph",
-                f"got {type(graph).__name__}: {graph!r:.80}",
+                f"got {type(graph).__name__}: {spelt(graph)}",
                 remedy="Pass the graph that was planned: shards.verify(tp.trace(f, *specs)).",
             )
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from combinators.arguments import is_whole
-from combinators.errors import PlanError, message
+from combinators.errors import PlanError, message, spelt
 from combinators.frozen import dataclass
 
 
@@ -111,7 +111,7 @@ def ring(axis: str) -> Ring:
     """
     if not isinstance(axis, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise PlanError(
-            message("tp.ring takes the name of a mesh axis", f"got {axis!r:.80}", remedy='Write tp.ring("data").')
+            message("tp.ring takes the name of a mesh axis", f"got {spelt(axis)}", remedy='Write tp.ring("data").')
         )
     return Ring(axis)
 
@@ -186,7 +186,7 @@ def halo(depth: int = 1) -> Halo:
 def _check_axes(axes: tuple[str, ...], what: str, example: str) -> None:
     if not axes or not all(isinstance(axis, str) for axis in axes):  # pyright: ignore[reportUnnecessaryIsInstance]
         remedy = f'Write {what}("{example}").'
-        raise PlanError(message(f"{what} takes names of mesh axes", f"got {axes!r:.80}", remedy=remedy))
+        raise PlanError(message(f"{what} takes names of mesh axes", f"got {spelt(axes)}", remedy=remedy))
 
 
 def _is_count(value: Any) -> bool:

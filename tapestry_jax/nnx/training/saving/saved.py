@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from combinators.arguments import read_count
-from combinators.errors import message
+from combinators.errors import message, spelt
 from tapestry_jax.nnx.training.errors import TrainingError
 from tapestry_jax.nnx.training.saving.checkpoints import Checkpoints
 from tapestry_jax.nnx.training.saving.resuming import check_record, go_on, is_resumable, place_in
@@ -33,7 +33,7 @@ class Saved:
           TrainingError: for no number of checkpoints, for what is no path of a folder, or without Orbax.
         """
         if not isinstance(folder, str | PathLike):
-            details = ("expected the path of a folder", f"got {type(folder).__name__}: {folder!r:.80}")
+            details = ("expected the path of a folder", f"got {type(folder).__name__}: {spelt(folder)}")
             remedy = 'Write such as checkpoint="run/".'
             raise TrainingError(message("checkpoint= of a trainer is no path", *details, remedy=remedy))
         if Path(folder).exists() and not Path(folder).is_dir():
