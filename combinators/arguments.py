@@ -34,7 +34,7 @@ def read_name(value: Any, what: str, error: Error = GraphError) -> str:
     Raises:
       TapestryError: of the class `error`, when `value` is none.
     """
-    if isinstance(value, str) and value:
+    if isinstance(value, str) and value and is_storable(value):
         return str(value)
     _refuse(what, "a name, as text", value, error, "Write it in quotes, such as 'batch'.")
 
@@ -129,6 +129,11 @@ def read_list(value: Any, what: str, error: Error = GraphError) -> tuple[Any, ..
     if isinstance(value, tuple | list):
         return tuple(cast("Sequence[Any]", value))
     _refuse(what, "a tuple or a list", value, error, "Write it in brackets.")
+
+
+def is_storable(name: str) -> bool:
+    """Whether UTF-8 holds a name: surrogates, which stand for half a character, can be neither printed nor stored."""
+    return name.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in name)
 
 
 def is_flag(value: Any) -> bool:

@@ -130,7 +130,8 @@ def iterate(
       >>> halves.state.item(), halves.steps.item(), halves.converged.item()
       (0.625, 4, True)
     """
-    if until is None and (at_most is not None or terms is not None or derivative != "forwards"):
+    is_default = isinstance(derivative, str) and derivative == "forwards"  # pyright: ignore[reportUnnecessaryIsInstance]
+    if until is None and (at_most is not None or terms is not None or not is_default):
         raise GraphError(
             message(
                 "tp.iterate takes at_most=, derivative= and terms= with until=",

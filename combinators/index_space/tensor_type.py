@@ -46,6 +46,8 @@ class TensorType(Immutable):
                 )
             )
         given: Any = cast("Mapping[str, int]", dims).items() if isinstance(dims, Mapping) else dims
+        if isinstance(dims, set | frozenset) or getattr(dims, "ndim", 1) == 0:
+            raise _no_list("the dimensions of a tensor type", dims)
         pairs = [_pair(entry) for entry in given]
         names = tuple(_name(name) for name, _ in pairs)
         object.__setattr__(self, "names", names)
@@ -64,7 +66,18 @@ class TensorType(Immutable):
 
     @classmethod
     def make(cls, names: Iterable[str | None], shape: Iterable[int], dtype: Any) -> TensorType:
-        """Build a type from names and sizes given apart."""
+        """Build a type from names and sizes given apart.
+
+        Raises:
+          GraphError: when they are no lists, or not as many.
+        """
+        for what, given in (("names", names), ("sizes", shape)):
+            if isinstance(given, str | set | frozenset) or not isinstance(given, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise _no_list(f"the {what} of a tensor type", given)
+        names, shape = tuple(names), tuple(shape)
+        if len(names) != len(shape):
+            told = f"got {len(names)} names, {len(shape)} sizes"
+            raise GraphError(message("a tensor type has a name for every size", told, remedy="Give as many of both."))
         return cls(tuple(zip(names, shape, strict=True)), dtype)
 
     @property
@@ -124,6 +137,11 @@ def type_of(value: Any, where: str) -> TensorType:
             remedy="Convert it with jnp.asarray, or keep what is not an array outside the program.",
         )
     )
+
+
+def _no_list(what: str, got: object) -> GraphError:
+    details = "expected a tuple or a list, which has an order", f"got {type(got).__name__}: {spelt(got)}"
+    return GraphError(message(f"{what} cannot be read", *details, remedy="Write them in brackets, in order."))
 
 
 def _pair(entry: Any) -> tuple[Any, Any]:

@@ -68,6 +68,8 @@ def planned(
         details = f"got {type(program).__name__}: {spelt(program)}"
         remedy = "Pass the arrow, module or function that the graph of the plan was made of."
         raise PlanError(message("tp.planned traces a program again for other sizes", details, remedy=remedy))
+    for spec in specs:
+        _check_spec(spec)
     if names is not None and not isinstance(names, str | Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         details = ("expected a signature, or a mapping of inputs to names", f"got {spelt(names)}")
         raise PlanError(message("names= of tp.planned", *details, remedy="Write them as for tp.lift."))
@@ -78,6 +80,16 @@ def planned(
         "maps": read_flag(maps, "maps= of tp.planned"),
     }
     return Planned(plan, program, specs, lifted)
+
+
+def _check_spec(spec: Any) -> None:
+    """Refuse what is a leaf of no arguments: neither has it a shape, nor is it a number or a module."""
+    for leaf in jax.tree.leaves(spec):
+        is_type = hasattr(leaf, "shape") or isinstance(leaf, bool | int | float | complex | str)
+        if not is_type and type(leaf) is object:
+            details = f"got {type(leaf).__name__}: {spelt(leaf)}"
+            remedy = "Pass a jax.ShapeDtypeStruct, a tp.TensorType or an array."
+            raise PlanError(message("tp.planned takes the types of the arguments", details, remedy=remedy))
 
 
 class Planned(Immutable):

@@ -204,7 +204,12 @@ class ShardedGraph(Immutable):
             yield from blocks_at(self.shared, program, step)
 
     def count(self, path: str = "") -> int:
-        """How many blocks there are, copies on other devices left out; those in loops in every iteration."""
+        """How many blocks there are, copies on other devices left out; those in loops in every iteration.
+
+        Raises:
+          PlanError: where no operation lies at or below the path.
+        """
+        self._below(path)
         return sum(
             count_blocks(self.shared, step) * times
             for _, step, times in families(self.program)
@@ -248,7 +253,8 @@ class ShardedGraph(Immutable):
         return ShardedGraph(*shards_from_json(text, allow))
 
     def _below(self, path: str) -> list[tuple[Program, Block]]:
-        read_name(path, "the path of blocks", PlanError) if path else None
+        if not isinstance(path, str) or path:  # pyright: ignore[reportUnnecessaryIsInstance]
+            read_name(path, "the path of blocks", PlanError)
         found = [(program, step) for program, step, _ in families(self.program) if is_inside(step.path, path)]
         if path and not found:
             raise PlanError(

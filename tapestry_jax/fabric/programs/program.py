@@ -134,6 +134,9 @@ def read_plan(asked: Any, graph: Graph, mesh: Any, layouts: Sequence[Layout], wh
             remedy = "Plan the graph of this program, for the types of these tensors."
             raise FabricError(message(f"{where}: the plan is one of another program", remedy=remedy))
         return asked
+    if asked is not None and not isinstance(asked, Mapping):
+        told = f"got {type(asked).__name__}: {spelt(asked)}"
+        raise FabricError(message(f"{where}: plan= is no plan", told, remedy="Pass entries as tp.plan takes them."))
     if mesh is None:
         if asked:
             remedy = "Open the fabric with a mesh: tp.Fabric(path, mesh=mesh)."

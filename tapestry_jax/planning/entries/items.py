@@ -86,15 +86,18 @@ def chunks(count: int | None = None, *, size: int | None = None) -> Chunks:
       PlanError: unless exactly one of them is given, a positive integer.
     """
     given = [value for value in (count, size) if value is not None]
-    if len(given) != 1 or not _is_count(given[0]):
+    if len(given) != 1 or not _is_count(given[0]) or given[0] >= _MOST:
         raise PlanError(
             message(
                 "tp.chunks takes a number of chunks, or the size of one",
-                f"got count={count!r}, size={size!r}",
+                f"got count={spelt(count, 40)}, size={spelt(size, 40)}",
                 remedy="Write tp.chunks(4) or tp.chunks(size=512), with a positive integer.",
             )
         )
     return Chunks(*(None if value is None else int(value) for value in (count, size)))
+
+
+_MOST = 2**63
 
 
 def ring(axis: str) -> Ring:
