@@ -11,8 +11,8 @@ from combinators.errors import FormatError, TapestryError, message
 from combinators.graphs.nodes import MOST_TURNS, Apply, Input, Loop, Ref, Rename
 from combinators.index_space.naming import find
 from combinators.index_space.tensor_type import TensorType
-from combinators.operations.alike import check_dense
 from combinators.operations.binding import bind
+from combinators.operations.ready import check_dense
 from combinators.operations.shaped import shape
 from combinators.stored.json import REMEDY, shown
 

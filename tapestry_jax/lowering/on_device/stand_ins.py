@@ -19,7 +19,7 @@ from combinators.kernels.captured import program_at
 from combinators.kernels.kernel import short_name
 from combinators.operations.dense import Dense, as_dense
 from combinators.operations.execute import present
-from combinators.operations.kinds import knows_its_kernel
+from combinators.operations.operation import knows_its_kernel
 from combinators.operations.results import Struct
 from combinators.operations.shaped import Shaped, block_structs
 
