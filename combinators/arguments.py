@@ -12,7 +12,7 @@ from typing import Any, NoReturn, cast
 
 import numpy as np
 
-from combinators.errors import GraphError, TapestryError, message
+from combinators.errors import GraphError, TapestryError, message, spelt
 
 Error = type[TapestryError]
 
@@ -34,7 +34,7 @@ def read_name(value: Any, what: str, error: Error = GraphError) -> str:
     Raises:
       TapestryError: of the class `error`, when `value` is none.
     """
-    if isinstance(value, str) and value:
+    if isinstance(value, str) and value and is_storable(value):
         return str(value)
     _refuse(what, "a name, as text", value, error, "Write it in quotes, such as 'batch'.")
 
@@ -131,6 +131,11 @@ def read_list(value: Any, what: str, error: Error = GraphError) -> tuple[Any, ..
     _refuse(what, "a tuple or a list", value, error, "Write it in brackets.")
 
 
+def is_storable(name: str) -> bool:
+    """Whether UTF-8 holds a name: surrogates, which stand for half a character, can be neither printed nor stored."""
+    return name.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in name)
+
+
 def is_flag(value: Any) -> bool:
     """Whether a value is True or False, of Python or of NumPy."""
     return isinstance(value, bool | np.bool_)
@@ -147,5 +152,5 @@ def is_real(value: Any) -> bool:
 
 
 def _refuse(what: str, expected: str, value: Any, error: Error, remedy: str) -> NoReturn:
-    got = f"got {type(value).__name__}: {value!r:.80}"
+    got = f"got {type(value).__name__}: {spelt(value)}"
     raise error(message(f"{what} is not what it should be", f"expected {expected}", got, remedy=remedy))

@@ -41,6 +41,16 @@ def first_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {lines[0] if lines else ''}"
 
 
+def spelt(value: object, most: int = 80) -> str:
+    """A value of a user as an error shows it: its `repr`, short, whatever its class does to tell it."""
+    try:
+        return repr(value)[:most]
+    except Exception as error:  # noqa: BLE001 - too deep, too many digits, or a `__repr__` that fails
+        if type(value) is int:
+            return f"an integer of {value.bit_length()} bits"
+        return f"one that cannot be shown ({type(error).__name__})"
+
+
 def message(headline: str, *details: str, remedy: str | None = None) -> str:
     """Join a headline, indented detail lines and one remedy into the house format of an error.
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
-from combinators.errors import message
+from combinators.errors import message, spelt
 from laws.check import replay
 from laws.errors import LawError
 from laws.examine import examine_named
@@ -49,7 +49,7 @@ def run(chosen: argparse.Namespace, *, is_process: bool) -> int:
         raise LawError(
             message(
                 "tapestry laws: a piece tried to end the process.",
-                f"it called sys.exit({error.code!r:.80})",
+                f"it called sys.exit({spelt(error.code)})",
                 remedy='Leave that to the part of the module behind `if __name__ == "__main__":`.',
             )
         ) from error

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from combinators.arguments import read_flag, read_list, read_optional_name
-from combinators.errors import message
+from combinators.errors import message, spelt
 from laws.catalogue import catalogue
 from laws.counterexamples.message import law_error
 from laws.counterexamples.search import Failure, judge
@@ -65,7 +65,7 @@ def read_plan(
         raise LawError(
             message(
                 f"{who}: this is no plan.",
-                f"got {type(plan).__name__}: {plan!r:.80}",
+                f"got {type(plan).__name__}: {spelt(plan)}",
                 remedy="Pass tp.plan(graph, mesh, entries).",
             )
         )

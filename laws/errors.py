@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from combinators.errors import FormatError, TapestryError, message
+from combinators.errors import FormatError, TapestryError, message, spelt
 
 
 class LawError(TapestryError):
@@ -42,7 +42,7 @@ def whole_number(what: str, value: Any, least: int) -> int:
             message(
                 f"{what} is no number to count with.",
                 f"expected an integer, {least} or more",
-                f"got      {value!r:.60}",
+                f"got      {spelt(value, 60)}",
                 remedy=f"Pass an integer from {least} on.",
             )
         )

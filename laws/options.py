@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from combinators.errors import message
+from combinators.errors import message, spelt
 from laws.counterexamples.known import KnownFailing
 from laws.draws.listed import as_listed
 from laws.errors import LawError
@@ -39,14 +39,14 @@ def checked_options(called: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _problem(name: str, value: Any) -> str | None:
-    got = f"got {type(value).__name__}: {value!r:.80}"
+    got = f"got {type(value).__name__}: {spelt(value)}"
     match name:
         case "types" if not isinstance(value, list | tuple):
             return f"types: expected a list, one type for every input; {got}"
         case "types":
             wrong = [leaf for leaf in jax.tree.leaves(list(value)) if not _is_type(leaf)]
             expected = "tp.TensorType, jax.ShapeDtypeStruct or arrays"
-            return f"types: expected {expected}; got {type(wrong[0]).__name__}: {wrong[0]!r:.80}" if wrong else None
+            return f"types: expected {expected}; got {type(wrong[0]).__name__}: {spelt(wrong[0])}" if wrong else None
         case "lift" | "observe" if not callable(value):
             return f"{name}: expected a function; {got}"
         case "name" if not isinstance(value, str):

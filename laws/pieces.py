@@ -11,7 +11,7 @@ from combinators.aggregation.aggregator import Aggregator
 from combinators.arrows.arrow import Arrow, as_arrow
 from combinators.arrows.program import program
 from combinators.arrows.tracing import trace
-from combinators.errors import TapestryError, first_line, message
+from combinators.errors import TapestryError, first_line, message, spelt
 from combinators.graphs.graph import Graph
 from combinators.index_space.extent import axis_extent
 from combinators.index_space.tensor_type import TensorType
@@ -120,7 +120,7 @@ class Asked:
         raise LawError(
             message(
                 "nothing is known of the laws of this.",
-                f"got {type(piece).__name__}: {piece!r:.80}",
+                f"got {type(piece).__name__}: {spelt(piece)}",
                 remedy="Pass a tp.Monoid, a tp.Aggregator, an arrow, a tp.Graph or a tp.Plan.",
             )
         )

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from jax.sharding import Mesh
 
-from combinators.errors import PlanError, message
+from combinators.errors import PlanError, message, spelt
 from tapestry_jax.hlo.collectives import compiled_collectives
 from tapestry_jax.lowering.pinned import lower_pinned
 from tapestry_jax.plan import Plan
@@ -42,7 +42,7 @@ def assert_collectives(plan: Plan, *, at_most: Mapping[str, int], grad: bool | i
         Place the dimensions of these operations elsewhere, or allow more.
     """
     if not isinstance(cast("Any", plan), Plan):
-        got = f"got {type(plan).__name__}: {plan!r:.80}"
+        got = f"got {type(plan).__name__}: {spelt(plan)}"
         raise PlanError(message("collectives are counted of a plan", got, remedy="Make one with tp.plan."))
     limits = _read_limits(at_most)
     predicted = plan.collectives(grad)
@@ -83,7 +83,7 @@ def _read_limits(at_most: Any) -> dict[str, int]:
         raise PlanError(
             message(
                 "at_most is a mapping from kinds of collectives to numbers",
-                f"got {type(at_most).__name__}: {at_most!r:.80}",
+                f"got {type(at_most).__name__}: {spelt(at_most)}",
                 remedy='Write at_most={"all-gather": 0}.',
             )
         )

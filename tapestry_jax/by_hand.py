@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from combinators.errors import MeshError, PlanError, message
+from combinators.errors import MeshError, PlanError, message, spelt
 from combinators.graphs.graph import Graph
 from combinators.graphs.walk import loops
 from tapestry_jax.plan import Plan, make_plan
@@ -83,14 +83,14 @@ def plan(
         raise PlanError(
             message(
                 "only graphs can be planned",
-                f"got {type(graph).__name__}: {graph!r:.80}",
+                f"got {type(graph).__name__}: {spelt(graph)}",
                 remedy="Trace the program first: tp.plan(tp.trace(f, *specs), mesh, {...}).",
             )
         )
     if isinstance(mesh, Mapping):
         sizes = ", ".join(f"{name}={size}" for name, size in cast("Mapping[Any, Any]", mesh).items())
         remedy = f"Make one with tp.mesh({sizes}), or pass a jax.sharding.Mesh or AbstractMesh."
-        raise MeshError(message("a plan needs a mesh", f"got {type(mesh).__name__}: {mesh!r:.80}", remedy=remedy))
+        raise MeshError(message("a plan needs a mesh", f"got {type(mesh).__name__}: {spelt(mesh)}", remedy=remedy))
     asked = read_asked(MeshShape.of(mesh), entries, ops, inputs, outputs, accumulate, platforms, remat)
     plan = make_plan(graph, mesh, asked)
     _check_rings(plan)

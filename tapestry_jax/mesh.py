@@ -11,7 +11,7 @@ import numpy as np
 from jax.sharding import AxisType, Mesh
 
 from combinators.arguments import is_whole
-from combinators.errors import MeshError, message
+from combinators.errors import MeshError, message, spelt
 
 
 def mesh(devices: Sequence[Any] | None = None, **axes: int) -> Mesh:
@@ -75,7 +75,7 @@ def _read_devices(devices: Any) -> list[Any]:
         raise MeshError(
             message(
                 "a mesh is made of devices, each once",
-                f"got {type(wrong[0]).__name__}: {wrong[0]!r:.80}" if wrong else f"{twice[0]} stands twice",
+                f"got {type(wrong[0]).__name__}: {spelt(wrong[0])}" if wrong else f"{twice[0]} stands twice",
                 remedy="Pass some of jax.devices().",
             )
         )

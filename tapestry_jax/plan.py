@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from combinators.arguments import read_flag, read_integer
-from combinators.errors import MeshError, PlanError, message
+from combinators.errors import MeshError, PlanError, message, spelt
 from combinators.frozen import dataclass
 from combinators.graphs.evaluate import check_unchanged
 from combinators.graphs.graph import Graph
@@ -492,7 +492,7 @@ def _plan_of(other: Plan) -> Plan:
         raise PlanError(
             message(
                 "a plan differs from plans",
-                f"got {type(other).__name__}: {other!r:.80}",
+                f"got {type(other).__name__}: {spelt(other)}",
                 remedy="Pass a plan of the same graph: plan.diff(tp.plan(graph, mesh, {...})).",
             )
         )
@@ -509,7 +509,7 @@ def _plans_of(others: Sequence[Plan]) -> list[Plan]:
         raise PlanError(
             message(
                 "plan.show lists other plans in a sequence",
-                f"got {type(others).__name__}: {others!r:.80}",
+                f"got {type(others).__name__}: {spelt(others)}",
                 remedy="Write plan.show('plan.html', others=[other]).",
             )
         )
@@ -518,7 +518,7 @@ def _plans_of(others: Sequence[Plan]) -> list[Plan]:
             raise PlanError(
                 message(
                     f"plan.show lists other plans, and others[{at}] is none",
-                    f"got {type(other).__name__}: {other!r:.80}",
+                    f"got {type(other).__name__}: {spelt(other)}",
                     remedy="List plans of the same graph, such as tp.plan(graph, mesh, {...}).",
                 )
             )

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 import jax
 from jax.sharding import AbstractMesh, AxisType
 
-from combinators.errors import FormatError, PlanError, TapestryError, message
+from combinators.errors import FormatError, PlanError, TapestryError, message, spelt
 from combinators.graphs import walk
 from combinators.graphs.graph import Graph
 from combinators.graphs.key import node_marks
@@ -105,7 +105,7 @@ def plan_from_json(text: str, graph: Graph, mesh: Any, make: Make[Made]) -> Made
         raise PlanError(
             message(
                 "a stored plan is read for a graph",
-                f"got {type(graph).__name__}: {graph!r:.80}",
+                f"got {type(graph).__name__}: {spelt(graph)}",
                 remedy="Pass the graph that it was made for: tp.Plan.from_json(text, tp.trace(f, *specs)).",
             )
         )
@@ -194,7 +194,7 @@ def _content(head: dict[str, Any]) -> dict[str, Any]:
         newer = type(version) is int and version > _VERSION
         raise FormatError(
             message(
-                f"a plan file has version {version!r:.40}{', newer than this library reads' * newer}",
+                f"a plan file has version {spelt(version, 40)}{', newer than this library reads' * newer}",
                 f"expected {_VERSION}",
                 remedy=f"{'Update the library, or plan' if newer else 'Plan'} again with this version of the library.",
             )

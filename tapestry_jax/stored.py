@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from combinators.arguments import read_count, read_flag, read_list, read_name
-from combinators.errors import PlanError, message
+from combinators.errors import PlanError, message, spelt
 from combinators.graphs.graph import Graph
 from combinators.graphs.nodes import Input, Loop, Ref, Rename
 from combinators.graphs.scopes import is_inside
@@ -163,7 +163,7 @@ def _check_plan(plan: Any) -> None:
         raise PlanError(
             message(
                 "only plans have parameters to store",
-                f"got {type(plan).__name__}: {plan!r:.80}",
+                f"got {type(plan).__name__}: {spelt(plan)}",
                 remedy="Plan first: tp.fsdp(tp.plan(graph, mesh, {...}), 'data').",
             )
         )

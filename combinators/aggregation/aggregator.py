@@ -27,7 +27,7 @@ from combinators.aggregation.grouped import (
 from combinators.aggregation.inputs import check_cells, check_inputs, count_inputs, presented
 from combinators.aggregation.segments import Flags, Labels, LastReference, PresentLast, SegmentLift, SegmentMany
 from combinators.arguments import read_function
-from combinators.errors import GraphError, message
+from combinators.errors import GraphError, message, spelt
 from combinators.frozen import dataclass
 from combinators.index_space.usable import check_together
 from combinators.kernels.immutable import Immutable
@@ -84,7 +84,7 @@ class Aggregator(Immutable):
             problems.append(f"monoid is {self.monoid!r}, expected a Monoid")
         name = cast("Any", self.name)
         if name is not None and not isinstance(name, str):
-            problems.append(f"name is {name!r:.80}, expected a string, or None")
+            problems.append(f"name is {spelt(name)}, expected a string, or None")
         if problems:
             raise GraphError(message("Aggregator: cannot be built.", *problems, remedy="Pass what is expected."))
         for part in parts:
@@ -137,7 +137,7 @@ class Aggregator(Immutable):
         coordinates, of which `Moments` sees the values.
         """
         if not isinstance(cast("Any", other), Aggregator):
-            got = f"got {type(other).__name__}: {other!r:.80}"
+            got = f"got {type(other).__name__}: {spelt(other)}"
             remedy = "Pass one of tp.aggregators, or a tp.Aggregator."
             raise GraphError(message("`&` runs two aggregators over the same inputs", got, remedy=remedy))
         needed = count_inputs(self.lift), count_inputs(other.lift)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from combinators.arguments import is_real, is_whole, read_list
-from combinators.errors import GraphError, message
+from combinators.errors import GraphError, message, spelt
 from combinators.frozen import dataclass
 
 COMPARED = 512
@@ -138,7 +138,7 @@ def ends_of(where: str, ends: Any) -> tuple[Any, Any]:
     """
     pair = read_list(ends, f"range= of {where}")
     if len(pair) != 2:
-        got = f"got       {len(pair)}: {ends!r:.60}"
+        got = f"got       {len(pair)}: {spelt(ends, 60)}"
         raise GraphError(message(f"{where}: a range has two ends.", got, remedy="Pass range=(0.0, 1.0)."))
     return pair[0], pair[1]
 
@@ -156,7 +156,7 @@ def between(where: str, edges: Sequence[float]) -> Grid:
             message(
                 f"{where}: these are no edges of bins.",
                 "expected  two or more finite numbers that increase",
-                f"got       {listed!r:.80}",
+                f"got       {spelt(listed)}",
                 remedy="Sort the edges and drop those that occur twice.",
             )
         )

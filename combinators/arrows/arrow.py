@@ -13,7 +13,7 @@ from combinators.arrows.faces import check_faces
 from combinators.arrows.feedback import Feedback
 from combinators.arrows.part import Part
 from combinators.arrows.tracing import call_on_arrays
-from combinators.errors import CompositionError, GraphError, message
+from combinators.errors import CompositionError, GraphError, message, spelt
 from combinators.recording.current import current_trace
 from combinators.recording.value import Value, as_value
 
@@ -148,7 +148,7 @@ def as_arrow(thing: Any) -> Arrow[Any, Any]:
     raise CompositionError(
         message(
             "only arrows compose",
-            f"got {type(thing).__name__}: {thing!r:.80}",
+            f"got {type(thing).__name__}: {spelt(thing)}",
             remedy="Wrap a function of arrays in tp.Map, or a function of values in tp.program.",
         )
     )

@@ -11,7 +11,7 @@ import numpy as np
 
 from combinators.arrows.combined import Combined, Steps, joined_name
 from combinators.arrows.part import Part
-from combinators.errors import CompositionError, message
+from combinators.errors import CompositionError, message, spelt
 from combinators.recording.arithmetic import elementwise
 
 
@@ -125,7 +125,7 @@ def _checked(name: str, case: Either) -> Either:
     raise CompositionError(
         message(
             f"`{name}` chooses by a condition that is not bool",
-            f"got {type(condition).__name__}: {condition!r:.80}",
+            f"got {type(condition).__name__}: {spelt(condition)}",
             remedy="Compare it: tp.Either(x > 0, left, right).",
         )
     )

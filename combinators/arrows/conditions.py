@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from combinators.errors import GraphError, message
+from combinators.errors import GraphError, message, spelt
 from combinators.frozen import dataclass
 from combinators.index_space.axis import Axis, Term
 from combinators.index_space.operand import Operand
@@ -56,6 +56,10 @@ class Zero:
         return jnp.zeros((), self.dtype)
 
 
+_LARGEST = 2**1000
+"""Whole numbers beyond are no floats."""
+
+
 def unchanged(*, atol: Any = 0.0, rtol: Any = 0.0) -> Unchanged:
     """The condition `until=` that a turn changes no cell by more than `atol + rtol * |new|`.
 
@@ -66,9 +70,11 @@ def unchanged(*, atol: Any = 0.0, rtol: Any = 0.0) -> Unchanged:
       GraphError: for a tolerance that is no number, or negative.
     """
     for name, given in (("atol", atol), ("rtol", rtol)):
-        if isinstance(given, bool) or not isinstance(given, int | float) or not given >= 0:
+        is_number = isinstance(given, int | float) and not isinstance(given, bool)
+        if not is_number or not given >= 0 or (isinstance(given, int) and given > _LARGEST):
+            told = f"got {spelt(given)}"
             raise GraphError(
-                message(f"{name}= of tp.unchanged is no tolerance", f"got {given!r}", remedy="Give a number from 0 on.")
+                message(f"{name}= of tp.unchanged is no tolerance", told, remedy="Give a number from 0 on.")
             )
     return Unchanged(float(atol), float(rtol))
 
@@ -108,15 +114,15 @@ def read_until(
         raise GraphError(
             message(
                 "until= of tp.iterate is no condition",
-                f"got {type(until).__name__}: {until!r:.60}",
+                f"got {type(until).__name__}: {spelt(until, 60)}",
                 remedy="Pass a function of the state that gives one flag, or tp.unchanged(rtol=1e-6).",
             )
         )
-    if derivative not in DERIVATIVES:
+    if not isinstance(derivative, str) or derivative not in DERIVATIVES:
         raise GraphError(
             message(
                 "derivative= of tp.iterate is none",
-                f"got {derivative!r}",
+                f"got {spelt(derivative)}",
                 remedy=f"Give one of {', '.join(map(repr, DERIVATIVES))}.",
             )
         )

@@ -11,7 +11,7 @@ from combinators.arguments import is_whole, read_dimension, read_optional_name
 from combinators.arrows.arrow import Arrow
 from combinators.arrows.part import Part
 from combinators.arrows.repeated import record_loop, sliced_axis
-from combinators.errors import CompositionError, GraphError, message
+from combinators.errors import CompositionError, GraphError, message, spelt
 from combinators.recording.carries import check_turns
 
 Step = Arrow[Any, Any] | Callable[..., Any]
@@ -130,7 +130,8 @@ def iterate(
       >>> halves.state.item(), halves.steps.item(), halves.converged.item()
       (0.625, 4, True)
     """
-    if until is None and (at_most is not None or terms is not None or derivative != "forwards"):
+    is_default = isinstance(derivative, str) and derivative == "forwards"  # pyright: ignore[reportUnnecessaryIsInstance]
+    if until is None and (at_most is not None or terms is not None or not is_default):
         raise GraphError(
             message(
                 "tp.iterate takes at_most=, derivative= and terms= with until=",
@@ -208,7 +209,7 @@ def _step(step: Any, where: str) -> Step:
         raise GraphError(
             message(
                 f"{where} repeats an arrow or a function of values",
-                f"got {type(step).__name__}: {step!r:.60}",
+                f"got {type(step).__name__}: {spelt(step, 60)}",
                 remedy="Pass a tp.program or a composition of arrows.",
             )
         )

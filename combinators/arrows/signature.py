@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import jax
 
-from combinators.errors import CompositionError, SignatureError, message
+from combinators.errors import CompositionError, SignatureError, message, spelt
 from combinators.index_space.axis import Axis, Term
 from combinators.index_space.naming import AxisName, AxisVariable, describe, find, suggest, unify
 from combinators.index_space.operand import Operand
@@ -145,12 +145,14 @@ class Claim:
                     [(number, None)], f"got {type(leaf).__name__}, which is no value of the program", remedy=remedy
                 )
             if leaf.ndim != len(expected.axes):
-                self._refuse([(number, None)], f"expected ({', '.join(map(str, expected.axes))}), got {leaf!r:.120}")
+                self._refuse(
+                    [(number, None)], f"expected ({', '.join(map(str, expected.axes))}), got {spelt(leaf, 120)}"
+                )
             for at, (axis, label) in enumerate(zip(expected.axes, leaf.axes, strict=True)):
                 size = leaf.shape[at]
                 problem = self._wrong_name(axis, label, size) or self._wrong_size(axis, size)
                 if problem is not None:
-                    self._refuse([(number, at)], f"got {leaf!r:.120}", problem)
+                    self._refuse([(number, at)], f"got {spelt(leaf, 120)}", problem)
                 suggest(label, axis.name or axis.whole_name, self.depth)
         self._check_distinct()
         self._check_windows()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from combinators.arrows.part import Holder, Part
-from combinators.errors import GraphError, message
+from combinators.errors import GraphError, message, spelt
 from combinators.graphs.evaluate import as_array, run_leaves
 from combinators.graphs.graph import Graph
 from combinators.index_space.tensor_type import TensorType, type_of
@@ -66,7 +66,7 @@ def _traced(function: Any, arguments: Sequence[Any]) -> tuple[Graph, tuple[int, 
         raise GraphError(
             message(
                 "only programs can be traced",
-                f"got {type(function).__name__}: {function!r:.80}",
+                f"got {type(function).__name__}: {spelt(function)}",
                 remedy="Pass an arrow, a tp.program, a module of tp.nnx, or a function of values.",
             )
         )

@@ -15,7 +15,7 @@ from combinators.arrows.arrow import Arrow
 from combinators.arrows.conditions import Unchanged, Zero
 from combinators.arrows.part import Part
 from combinators.arrows.repeated import carried_structure, record_loop
-from combinators.errors import CompositionError, message
+from combinators.errors import CompositionError, message, spelt
 from combinators.index_space.operand import Operand
 from combinators.index_space.signature import Signature
 from combinators.operations.operation import Operation
@@ -143,7 +143,7 @@ class IterateUntil(Arrow[Any, Any]):
             raise CompositionError(
                 message(
                     f"until= of `{self.name}` gives no single flag",
-                    f"got {flag!r:.120}",
+                    f"got {spelt(flag, 120)}",
                     remedy='Fold what it compares: tp.fold(tp.aggregators.All(), "x -> ")(close), or return a '
                     "comparison of scalars.",
                 )

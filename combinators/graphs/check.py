@@ -12,6 +12,7 @@ from combinators.graphs.nodes import MOST_TURNS, Apply, Input, Loop, Ref, Rename
 from combinators.index_space.naming import find
 from combinators.index_space.tensor_type import TensorType
 from combinators.operations.binding import bind
+from combinators.operations.ready import check_dense
 from combinators.operations.shaped import shape
 from combinators.stored.json import REMEDY, shown
 
@@ -59,8 +60,10 @@ def _check_ref(graph: Graph, ref: Ref, before: int, place: str) -> None:
 
 
 def _check_apply(node: Apply, operands: Sequence[TensorType], place: str) -> None:
+    structs = tuple(kind.struct for kind in operands)
     try:
-        shaped = shape(node.operation, tuple(kind.struct for kind in operands))
+        shaped = shape(node.operation, structs)
+        check_dense(shaped, structs)
         bound, names = bind(shaped, [kind.names for kind in operands])  # pyright: ignore[reportArgumentType]
     except (Exception, SystemExit) as error:  # what a file makes of kernels may raise anything while it is traced
         told = str(error) if isinstance(error, TapestryError) else f"{type(error).__name__}: {error}"

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from combinators.arguments import read_name
-from combinators.errors import GraphError, message
+from combinators.arguments import is_whole, read_name
+from combinators.errors import GraphError, message, spelt
 from combinators.frozen import dataclass
 from combinators.graphs.evaluate import call_graph
 from combinators.graphs.key import graph_key
@@ -75,15 +75,27 @@ class Graph(Immutable):
         return graph_key(self)
 
     def type_of(self, ref: Ref) -> TensorType:
-        """The type of a value."""
-        return self.nodes[ref.node].results[ref.output]
+        """The type of a value.
+
+        Raises:
+          GraphError: for what is no reference to one of this graph.
+        """
+        try:
+            return self.nodes[ref.node].results[ref.output]
+        except (AttributeError, IndexError, TypeError) as error:
+            raise _no_place("a value", "a reference, such as graph.outputs[0][1]", ref) from error
 
     def shaped(self, index: int) -> Shaped:
-        """The operation of an `Apply` node with its sizes."""
-        found = self._shaped.get(index)
+        """The operation of an `Apply` node with its sizes.
+
+        Raises:
+          GraphError: where no operation stands there.
+        """
+        found = self._shaped.get(index) if is_whole(index) else None
         if found is None:
-            node = self.nodes[index]
-            assert isinstance(node, Apply)
+            node = self.nodes[index] if is_whole(index) and 0 <= index < len(self.nodes) else None
+            if not isinstance(node, Apply):
+                raise _no_place("an operation", "the place of an `Apply` among its nodes", index)
             found = self._shaped[index] = shape(
                 node.operation, tuple(self.type_of(ref).struct for ref in node.operands)
             )
@@ -206,6 +218,11 @@ class Graph(Immutable):
         operations = len(self.nodes) - inputs
         counts = f"{inputs} input{'s' * (inputs != 1)}, {operations} operation{'s' * (operations != 1)}"
         return f"Graph({self.name}: {counts} -> {', '.join(outputs)}{more})"
+
+
+def _no_place(what: str, expected: str, got: object) -> GraphError:
+    details = f"expected {expected}", f"got {type(got).__name__}: {spelt(got)}"
+    return GraphError(message(f"the graph has no such place of {what}", *details, remedy="Take one of graph.nodes."))
 
 
 def _text_files():

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from combinators.arguments import is_whole, read_integer
-from combinators.errors import SignatureError, message
+from combinators.errors import SignatureError, message, spelt
 
 Point = tuple[int, ...]
 _MOST_PIECES = 2**24  # of one split: they are written out
@@ -254,13 +254,15 @@ def integers(values: Iterable[int], what: str) -> tuple[int, ...]:
     except TypeError:
         pass
     raise SignatureError(
-        message(f"the {what} must be integers.", f"got {given!r:.80}", remedy="Give a tuple of integers, one per axis.")
+        message(
+            f"the {what} must be integers.", f"got {spelt(given)}", remedy="Give a tuple of integers, one per axis."
+        )
     )
 
 
 def _check_box(doing: str, other: Any) -> None:
     if not isinstance(other, Box):
-        details = ("expected a box", f"got {type(other).__name__}: {other!r:.80}")
+        details = ("expected a box", f"got {type(other).__name__}: {spelt(other)}")
         raise SignatureError(message(f"cannot {doing}.", *details, remedy="Pass tp.Box(start, stop)."))
 
 
@@ -299,7 +301,12 @@ def _cuts(
     if count is None or not is_count or (parts if parts is not None else (high - low) // count) > _MOST_PIECES:
         expected = f"expected a positive number, and at most {_MOST_PIECES} pieces"
         raise SignatureError(
-            message(headline, expected, f"got parts={parts!r:.40}, size={size!r:.40}", remedy="Give another number.")
+            message(
+                headline,
+                expected,
+                f"got parts={spelt(parts, 40)}, size={spelt(size, 40)}",
+                remedy="Give another number.",
+            )
         )
     if parts is not None:
         share, larger = divmod(high - low, parts)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from combinators.arguments import read_list
-from combinators.errors import SignatureError, message
+from combinators.errors import SignatureError, message, spelt
 from combinators.index_space.box import Box
 
 
@@ -70,7 +70,7 @@ def exact_cover(whole: Box, parts: Sequence[Box]) -> CoverReport:
     boxes: Any = parts
     for box in (whole, *read_list(boxes, "the parts of a cover", SignatureError)):
         if not isinstance(cast("Any", box), Box):
-            got = f"got {type(box).__name__}: {box!r:.80}"
+            got = f"got {type(box).__name__}: {spelt(box)}"
             raise SignatureError(message("a cover is made of boxes", got, remedy="Pass tp.Box((0,), (4,))."))
     for index, part in enumerate(parts):
         if part.rank != whole.rank:

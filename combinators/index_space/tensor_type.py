@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import dtypes
 
-from combinators.errors import GraphError, message
+from combinators.errors import GraphError, message, spelt
 from combinators.kernels.immutable import Immutable
 
 
@@ -41,11 +41,13 @@ class TensorType(Immutable):
             raise GraphError(
                 message(
                     "a tensor type has no dimensions to read",
-                    f"got {type(dims).__name__}: {dims!r:.80}",
+                    f"got {type(dims).__name__}: {spelt(dims)}",
                     remedy='Write tp.TensorType({"batch": 8}), or sizes alone: tp.TensorType((8, 3)).',
                 )
             )
         given: Any = cast("Mapping[str, int]", dims).items() if isinstance(dims, Mapping) else dims
+        if isinstance(dims, set | frozenset) or getattr(dims, "ndim", 1) == 0:
+            raise _no_list("the dimensions of a tensor type", dims)
         pairs = [_pair(entry) for entry in given]
         names = tuple(_name(name) for name, _ in pairs)
         object.__setattr__(self, "names", names)
@@ -64,7 +66,18 @@ class TensorType(Immutable):
 
     @classmethod
     def make(cls, names: Iterable[str | None], shape: Iterable[int], dtype: Any) -> TensorType:
-        """Build a type from names and sizes given apart."""
+        """Build a type from names and sizes given apart.
+
+        Raises:
+          GraphError: when they are no lists, or not as many.
+        """
+        for what, given in (("names", names), ("sizes", shape)):
+            if isinstance(given, str | set | frozenset) or not isinstance(given, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise _no_list(f"the {what} of a tensor type", given)
+        names, shape = tuple(names), tuple(shape)
+        if len(names) != len(shape):
+            told = f"got {len(names)} names, {len(shape)} sizes"
+            raise GraphError(message("a tensor type has a name for every size", told, remedy="Give as many of both."))
         return cls(tuple(zip(names, shape, strict=True)), dtype)
 
     @property
@@ -120,10 +133,15 @@ def type_of(value: Any, where: str) -> TensorType:
         message(
             f"{where} is not an array",
             "expected a jax or numpy array, a number, a jax.ShapeDtypeStruct or a tp.TensorType",
-            f"got {type(value).__name__}: {value!r:.80}",
+            f"got {type(value).__name__}: {spelt(value)}",
             remedy="Convert it with jnp.asarray, or keep what is not an array outside the program.",
         )
     )
+
+
+def _no_list(what: str, got: object) -> GraphError:
+    details = "expected a tuple or a list, which has an order", f"got {type(got).__name__}: {spelt(got)}"
+    return GraphError(message(f"{what} cannot be read", *details, remedy="Write them in brackets, in order."))
 
 
 def _pair(entry: Any) -> tuple[Any, Any]:
@@ -131,7 +149,9 @@ def _pair(entry: Any) -> tuple[Any, Any]:
     if len(pair) != 2:
         raise GraphError(
             message(
-                "a dimension of a tensor type is a name and a size", f"got {pair!r:.80}", remedy='Write ("batch", 8).'
+                "a dimension of a tensor type is a name and a size",
+                f"got {spelt(pair)}",
+                remedy='Write ("batch", 8).',
             )
         )
     return pair[0], pair[1]
@@ -145,7 +165,7 @@ def _name(name: Any) -> str | None:
     raise GraphError(
         message(
             "an axis of a tensor type has no usable name",
-            f"got {name!r:.80}",
+            f"got {spelt(name)}",
             remedy="Name it by an identifier such as `batch`, or leave it anonymous with None.",
         )
     )
@@ -184,7 +204,7 @@ def _dtype(dtype: Any) -> np.dtype[Any]:
         raise GraphError(
             message(
                 "a tensor type has a dtype that JAX does not have",
-                f"got {dtype!r:.80}",
+                f"got {spelt(dtype)}",
                 remedy="Give a dtype of numbers or booleans, such as jnp.float32.",
             )
         )

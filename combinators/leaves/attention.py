@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from combinators.arguments import read_dimension, read_flag, read_number
 from combinators.arrows.program import Program
 from combinators.arrows.tracing import trace
-from combinators.errors import CompositionError, SignatureError, message
+from combinators.errors import CompositionError, SignatureError, message, spelt
 from combinators.graphs.graph import Graph
 from combinators.index_space.signature import Signature
 from combinators.index_space.tensor_type import TensorType, type_of
@@ -240,7 +240,7 @@ def _compared(source: str | None, rows: Sequence[str], over: str, causal: Any) -
     raise SignatureError(
         message(
             f"causal attention compares one query dimension with `{over}`",
-            f"the query dimensions are {named}, got causal={causal!r:.40}",
+            f"the query dimensions are {named}, got causal={spelt(causal, 40)}",
             remedy=f'Name it: causal="{rows[0]}".'
             if rows
             else "Give the queries a dimension that the keys do not have.",
@@ -253,7 +253,7 @@ def _names(value: Any, label: str) -> Axes:
         raise SignatureError(
             message(
                 f"attention matches axes by name, and an axis of `{label}` has none",
-                f"got {value!r:.120}",
+                f"got {spelt(value, 120)}",
                 remedy="Name the axes by the program's signature or by a tp.TensorType.",
             )
         )

@@ -14,6 +14,7 @@ from combinators.frozen import dataclass
 from combinators.index_space.operand import Operand
 from combinators.index_space.signature import Signature, read_signature
 from combinators.leaves.leaf import Leaf
+from combinators.merging.monoid import Monoid
 from combinators.monoids import Sum
 from combinators.operations.operation import Operation
 
@@ -29,6 +30,7 @@ class Einsum:
 
     subscripts: str
     neutral: ClassVar[int] = 0
+    merged_by: ClassVar[tuple[Monoid, ...]] = (Sum,)
 
     def __call__(self, *blocks: Any, preferred_element_type: Any = None) -> Any:
         """The sum of products over a block."""

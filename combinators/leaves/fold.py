@@ -13,13 +13,14 @@ import jax.numpy as jnp
 from combinators.aggregation.aggregator import Aggregator
 from combinators.aggregation.inputs import check_operands
 from combinators.arguments import read_optional_name
-from combinators.errors import SignatureError, message
+from combinators.errors import SignatureError, message, spelt
 from combinators.frozen import dataclass
 from combinators.index_space.signature import Signature, read_signature
 from combinators.index_space.sizes import solve_sizes
 from combinators.leaves.leaf import Leaf
 from combinators.leaves.options import read_sizes
 from combinators.merging.extrema import attains
+from combinators.merging.monoid import Monoid
 from combinators.numerics.reductions import is_entrywise
 from combinators.operations.compositions import Groups, block_sizes, groups, inner_dims, split
 from combinators.operations.operation import Operation
@@ -86,6 +87,11 @@ class FoldKernel:
             in_axes = [_index(axes, name, gone) for axes in kept]
             function = jax.vmap(function, in_axes=(0, *in_axes))
         return function(extrema, *rows)
+
+    @property
+    def merged_by(self) -> tuple[Monoid, ...]:
+        """The monoid of the states that it gives."""
+        return (self.aggregator.monoid,)
 
     def _rows(self, blocks: Sequence[Any]) -> tuple[list[Any], list[Axes], dict[str, int]]:
         """The operands with one leading axis of elements, the axes behind it, and the sizes of the block."""
@@ -255,7 +261,7 @@ def fold(
         raise SignatureError(
             message(
                 "tp.fold takes an aggregator",
-                f"got {type(aggregator).__name__}: {aggregator!r:.60}",
+                f"got {type(aggregator).__name__}: {spelt(aggregator, 60)}",
                 remedy="Pass one of tp.aggregators, such as tp.aggregators.Moments(), or use tp.Reduce with a monoid.",
             )
         )

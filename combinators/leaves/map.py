@@ -11,8 +11,8 @@ from combinators.index_space.signature import Signature, read_signature
 from combinators.kernels.elementwise import check_elementwise, exact_operands
 from combinators.kernels.settled import settled
 from combinators.leaves.leaf import Leaf
-from combinators.leaves.options import check_conditions, kernel_name, read_boundary, read_kernels, read_pad, read_sizes
-from combinators.operations.operation import Operation
+from combinators.leaves.options import kernel_name, read_boundary, read_kernels, read_pad, read_sizes
+from combinators.operations.operation import Operation, check_conditions, check_maps
 from combinators.recording.arithmetic import elementwise
 from combinators.recording.current import trace_of
 
@@ -84,14 +84,8 @@ class Map(Leaf):
             self._elementwise, self.name = settled(kernel), called
             return
         parsed = read_signature(signature)
-        if parsed.fold_dims:
-            raise SignatureError(
-                message(
-                    f"tp.Map({called}) folds `{parsed.fold_dims[0]}` without a monoid",
-                    f"signature {parsed}",
-                    remedy=f"Use tp.Reduce with a monoid, or write [{parsed.fold_dims[0]}] if the kernel needs all.",
-                )
-            )
+        check_maps(parsed, f"tp.Map({called})")
+        check_conditions(listed, parsed, None, f"tp.Map({called})")
         operation = Operation(
             parsed,
             kernel,
@@ -101,7 +95,7 @@ class Map(Leaf):
             dense=listed,
             name=called,
         )
-        super().__init__(check_conditions(operation, f"tp.Map({called})"))
+        super().__init__(operation)
 
     @property
     def arity(self) -> int | None:  # pyright: ignore[reportIncompatibleMethodOverride]

@@ -17,12 +17,12 @@ from combinators.arguments import (
     read_number,
     read_optional_name,
 )
-from combinators.errors import KernelError, SignatureError, message
+from combinators.errors import KernelError, SignatureError
 from combinators.index_space.boundary import BOUNDARIES
 from combinators.index_space.signature import Signature
 from combinators.kernels.kernel import check_kernel, short_name
 from combinators.operations.dense import Dense
-from combinators.operations.operation import Operation
+from combinators.operations.operation import check_boundary, check_pad
 
 
 def read_kernels(kernel: Callable[..., Any], dense: Any, where: str) -> tuple[Callable[..., Any], ...]:
@@ -36,34 +36,6 @@ def read_kernels(kernel: Callable[..., Any], dense: Any, where: str) -> tuple[Ca
     for other in listed:
         check_kernel(other.kernel if isinstance(other, Dense) else other, f"{where}, dense=")
     return listed
-
-
-def check_conditions(operation: Operation, where: str) -> Operation:
-    """Hold the conditions of dense kernels against the operation; returns it.
-
-    Raises:
-      SignatureError: for one that names a dimension which the signature has not, or gives a state that nothing merges.
-    """
-    for entry in operation.dense:
-        if not isinstance(entry, Dense):
-            continue
-        strange = [dim for dim in entry.whole or () if dim not in operation.signature.dims]
-        if strange:
-            raise SignatureError(
-                message(
-                    f"{where}, dense= wants `{strange[0]}` whole, which is no dimension of the signature",
-                    f"signature {operation.signature}",
-                    remedy="Name dimensions of the signature in whole=.",
-                )
-            )
-        if entry.gives == "state" and operation.monoid is None:
-            raise SignatureError(
-                message(
-                    f"{where}, dense= gives a state, and a map has none",
-                    remedy='Leave gives="state" out, or use tp.Reduce.',
-                )
-            )
-    return operation
 
 
 def kernel_name(kernel: Callable[..., Any], name: str | None) -> str:
@@ -108,15 +80,7 @@ def read_boundary(boundary: str | Sequence[str], where: str) -> str | tuple[str,
       SignatureError: for one that does not exist.
     """
     listed = (boundary,) if isinstance(boundary, str) else read_list(boundary, f"boundary= of {where}", SignatureError)
-    for mode in listed:
-        if not isinstance(mode, str) or mode not in BOUNDARIES:
-            raise SignatureError(
-                message(
-                    f"{where} has the unknown boundary {mode!r}",
-                    f"expected one of {', '.join(BOUNDARIES)}",
-                    remedy="Name one mode, or one for each window axis.",
-                )
-            )
+    check_boundary(listed, where, BOUNDARIES)
     return boundary if isinstance(boundary, str) else listed
 
 
@@ -130,16 +94,9 @@ def read_pad(
     """
     if pad is None:
         return None
-    count = sum(operand.coordinate is None for operand in signature.operands)
     pad = read_list(pad, f"pad= of {where}", SignatureError)
     for value in pad:
         if value is not None and not isinstance(value, bool | np.bool_) and not is_real(value):
             read_number(value, f"a neutral value in pad= of {where}", SignatureError)
-    if len(pad) != count:
-        raise SignatureError(
-            message(
-                f"{where} declares {len(pad)} neutral values for {count} operands",
-                remedy="Give one value, or None, for each array operand.",
-            )
-        )
+    check_pad(pad, signature, where)
     return tuple(pad)

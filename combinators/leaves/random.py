@@ -16,7 +16,7 @@ import numpy as np
 from jax import lax
 
 from combinators.arguments import is_whole, read_dimension, read_number
-from combinators.errors import GraphError, message
+from combinators.errors import GraphError, message, spelt
 from combinators.frozen import dataclass
 from combinators.index_space.signature import Signature
 from combinators.index_space.tensor_type import TensorType, type_of, words_of
@@ -186,7 +186,7 @@ def fold_in(key: Any, data: Any) -> Any:
         raise GraphError(
             message(
                 "tp.random.fold_in takes an integer",
-                f"got {data!r:.80}",
+                f"got {spelt(data)}",
                 remedy="Pass an integer without axes, from 0 to 2**32 - 1.",
             )
         )
@@ -218,7 +218,9 @@ def split(key: Any, num: int = 2, *, over: str | None = None) -> Any:
     words = _check_key(key, "split")
     if not is_whole(num) or num < 1:
         raise GraphError(
-            message("tp.random.split makes a positive number of keys", f"got {num!r:.80}", remedy="Pass num=2 or more.")
+            message(
+                "tp.random.split makes a positive number of keys", f"got {spelt(num)}", remedy="Pass num=2 or more."
+            )
         )
     num = int(num)
     if num > 2**20:
@@ -251,7 +253,7 @@ def _check_key(key: Any, where: str) -> Any:
         raise GraphError(
             message(
                 f"tp.random.{where} needs a key of two uint32 words",
-                f"got {key!r:.80}",
+                f"got {spelt(key)}",
                 remedy="Pass jax.random.key(seed), of the implementation threefry2x32; to a program as an argument.",
             )
         )

@@ -10,7 +10,6 @@ from combinators.errors import SignatureError, message
 from combinators.index_space.signature import Signature, read_signature
 from combinators.leaves.leaf import Leaf
 from combinators.leaves.options import (
-    check_conditions,
     kernel_name,
     read_boundary,
     read_kernels,
@@ -19,7 +18,7 @@ from combinators.leaves.options import (
     read_sizes,
 )
 from combinators.merging.monoid import Monoid
-from combinators.operations.operation import Operation
+from combinators.operations.operation import Operation, check_conditions, check_monoid
 
 
 class Reduce(Leaf):
@@ -76,7 +75,8 @@ class Reduce(Leaf):
         where = f"tp.Reduce({called})"
         listed = read_kernels(kernel, dense, where)
         parsed = read_signature(signature)
-        read_monoid(monoid, parsed, where)
+        check_monoid(monoid, parsed, where)
+        check_conditions(listed, parsed, monoid, where)
         operation = Operation(
             parsed,
             kernel,
@@ -89,29 +89,7 @@ class Reduce(Leaf):
             dense=listed,
             name=called,
         )
-        super().__init__(check_conditions(operation, where))
-
-
-def read_monoid(monoid: Any, signature: Signature, where: str) -> None:
-    """Refuse what is not a monoid.
-
-    Raises:
-      SignatureError: with the dimension that would be folded.
-    """
-    if not isinstance(monoid, Monoid):
-        folded = ", ".join(f"`{dim}`" for dim in signature.fold_dims)
-        needs = f"folds {folded} and needs a monoid for it" if folded else "needs a monoid"
-        got = "no monoid" if monoid is None else f"{type(monoid).__name__}: {monoid!r:.60}"
-        raise SignatureError(
-            message(
-                f"{where} {needs}",
-                f"signature {signature}",
-                f"got {got}",
-                remedy="Pass one of tp.monoids, such as tp.monoids.Sum, or your own tp.Monoid(identity, combine)."
-                if folded or where.startswith("tp.Scan")
-                else "Use tp.Map, since nothing stands on the left alone.",
-            )
-        )
+        super().__init__(operation)
 
 
 def read_carrier(carrier: str | None, where: str) -> tuple[tuple[str, ...], ...] | None:

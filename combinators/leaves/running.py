@@ -7,7 +7,7 @@ from typing import Any
 from combinators.aggregation.aggregator import Aggregator
 from combinators.aggregation.inputs import check_operands
 from combinators.arguments import read_optional_name
-from combinators.errors import SignatureError, message
+from combinators.errors import SignatureError, message, spelt
 from combinators.index_space.signature import Signature, read_signature
 from combinators.leaves.scan import Scan
 from combinators.operations.cells import MapCells, cell_axes
@@ -88,7 +88,7 @@ def check_aggregator(aggregator: Any, where: str) -> None:
         raise SignatureError(
             message(
                 f"{where} takes an aggregator",
-                f"got {type(aggregator).__name__}: {aggregator!r:.60}",
+                f"got {type(aggregator).__name__}: {spelt(aggregator, 60)}",
                 remedy="Pass one of tp.aggregators, such as tp.aggregators.Moments().",
             )
         )

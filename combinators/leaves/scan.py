@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 from combinators.arguments import read_flag, read_name, read_optional_name
-from combinators.errors import SignatureError, message
+from combinators.errors import SignatureError
 from combinators.frozen import dataclass
 from combinators.index_space.signature import Signature, read_signature
 from combinators.leaves.leaf import Leaf
 from combinators.leaves.options import kernel_name, read_kernels, read_present
-from combinators.leaves.reduce import read_carrier, read_monoid
+from combinators.leaves.reduce import read_carrier
 from combinators.merging.monoid import Monoid
-from combinators.operations.operation import Operation
+from combinators.operations.operation import Operation, check_monoid, check_scans
 from combinators.recording.current import trace_of
 
 
@@ -90,16 +90,8 @@ class Scan(Leaf):
         reverse = read_flag(reverse, f"reverse= of {where}", SignatureError)
         exclusive = read_flag(exclusive, f"exclusive= of {where}", SignatureError)
         read_kernels(steps, None, where)
-        read_monoid(monoid, parsed, where)
-        if parsed.fold_dims or over not in parsed.map_dims:
-            raise SignatureError(
-                message(
-                    f"{where} cannot scan over `{over}`",
-                    f"signature {parsed}",
-                    f"expected `{over}` on both sides, and no dimension on the left alone",
-                    remedy="Scan over a dimension that the result carries; fold others with tp.Reduce first.",
-                )
-            )
+        check_monoid(monoid, parsed, where)
+        check_scans(parsed, over, where)
         axes = read_carrier(carrier, where)
         if axes is None and kernel is None:
             axes = tuple(o.around("...", (a.name or a.whole_name or str(a) for a in o.axes)) for o in parsed.operands)

@@ -114,6 +114,11 @@ class Total:
         moved = [jnp.moveaxis(leaf, axes.index(self.over), 0) for leaf, axes in zip(steps, self.carrier, strict=True)]
         return tuple(map_cells(cell, [front], rest, shared_axes(rest))(moved))
 
+    @property
+    def merged_by(self) -> tuple[Monoid, ...]:
+        """The monoid of the steps."""
+        return (self.monoid,)
+
     def attained(self, places: Sequence[int], state: Sequence[Any], blocks: Sequence[Any]) -> list[Any]:
         """How many steps attain the extrema of a block, int32; `places` says which leaves these are."""
         steps = jax.tree.leaves(self.kernel(*blocks))
@@ -135,6 +140,7 @@ class AtStep:
     axis: int
     step: int
     neutral: ClassVar[int] = 0
+    merged_by: ClassVar[tuple[Monoid, ...]] = (monoids.Sum, monoids.Any)
 
     def __call__(self, states: Any, coordinates: Any) -> Any:
         """The leaf without the axis; zeros where the block does not have the step."""

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from combinators.errors import GraphError, message
+from combinators.errors import GraphError, message, spelt
 from combinators.frozen import dataclass
 from combinators.kernels.immutable import Immutable
 from combinators.kernels.settled import settled
@@ -275,7 +275,7 @@ def _are(values: Any, kind: type) -> bool:
 
 def _need_monoid(other: Any) -> None:
     if not isinstance(other, Monoid):
-        got = f"got {type(other).__name__}: {other!r:.80}"
+        got = f"got {type(other).__name__}: {spelt(other)}"
         raise GraphError(message("`&` pairs two monoids", got, remedy="Pass one of tp.monoids, or a tp.Monoid."))
 
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from combinators.errors import GraphError, message
+from combinators.errors import GraphError, message, spelt
 from combinators.frozen import dataclass
 from combinators.merging.chosen import choose
 from combinators.merging.leafwise import leafwise
@@ -52,7 +52,7 @@ def optional(
         raise GraphError(
             message(
                 "monoids.optional: `combine` is no function.",
-                f"got       {combine!r:.60}",
+                f"got       {spelt(combine, 60)}",
                 remedy="Pass an associative function of two states.",
             )
         )

@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 import string
 from collections.abc import Callable
+from dataclasses import fields
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 
 from combinators.frozen import dataclass
 from combinators.kernels.skipping import Skipping
-from combinators.monoids import attention_output
+from combinators.merging.monoid import Monoid
+from combinators.monoids import AttentionState, attention_output
 
 Axes = tuple[str, ...]
 
@@ -40,6 +42,12 @@ class Scores:
     bias: Axes | None = None
     causal: bool = False
     scale: float | None = None
+
+    def stands_for(self, kernel: Any) -> bool | None:
+        """Whether another kernel of attention has the same fields; None of what is no such kernel."""
+        if not isinstance(kernel, Scores):
+            return None
+        return all(getattr(self, each.name, None) == getattr(kernel, each.name) for each in fields(kernel))
 
     @property
     def rows(self) -> Axes:
@@ -128,6 +136,8 @@ class Scores:
 @dataclass(frozen=True)
 class AttentionKernel(Scores, Skipping):
     """A block of queries against a block of keys: `(maximum, sum of weights, weighted sum of values)`."""
+
+    merged_by: ClassVar[tuple[Monoid, ...]] = (AttentionState,)
 
     def __call__(self, *blocks: Any) -> Any:
         """State block with axes `rows`, `rows`, `rows + value`."""

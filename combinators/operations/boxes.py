@@ -13,6 +13,7 @@ from combinators.index_space.extent import axis_size
 from combinators.kernels.captured import program_at
 from combinators.merging.blocks import combine_blocks
 from combinators.operations.execute import present
+from combinators.operations.operation import is_merged_by
 from combinators.operations.results import Struct
 from combinators.operations.shaped import DOUBLES, Shaped, block_structs
 from combinators.settings import settings
@@ -118,7 +119,7 @@ def check_numbers(
         monoid = shaped.operation.monoid
         if not is_own and monoid is not None and is_state and shaped.operation.over is None:
             # What a fold's blocks come to is up to its monoid as well.
-            is_own = counts = is_foreign(monoid)
+            is_own = counts = is_foreign(monoid) or is_merged_by(kernel, monoid) is None
         # Kept, since what is made for a plan might be another one at the same place otherwise.
         known[asked] = kernel, is_own, counts
     _, is_own, counts = known[asked]

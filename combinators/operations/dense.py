@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from combinators.errors import KernelError, message
+from combinators.errors import KernelError, message, spelt
 from combinators.kernels.immutable import Immutable
 from combinators.kernels.kernel import short_name
-from combinators.operations.operation import Operation
+
+if TYPE_CHECKING:
+    from combinators.operations.operation import Operation
 
 Struct = jax.ShapeDtypeStruct
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
@@ -30,7 +32,7 @@ class Dense(Immutable):
         platform; an unplanned program runs the same kernels everywhere.
       dtypes: every floating operand is of one of these; None is any.
       whole: dimensions of the signature that are uncut in the block. What gives a result needs its fold dimensions
-        uncut in any case. By default that is all, and for a map every dimension.
+        uncut in any case, and the one that is scanned. By default that is all, and for a map every dimension.
       gives: `"result"`, or `"state"`: a state block, which stands in where the fold is cut, over the mesh, in rings and
         in chunks.
       takes: a further condition: types of the blocks to whether the kernel takes them. Where it has a method
@@ -64,12 +66,14 @@ class Dense(Immutable):
             if given is not None:
                 object.__setattr__(self, name, _names(name, given, where))
         if self.takes is not None and not callable(self.takes):
-            raise _refused(f"{where} takes {self.takes!r:.40}", "Pass a function of the blocks' types, or None.")
+            raise _refused(f"{where} takes {spelt(self.takes, 40)}", "Pass a function of the blocks' types, or None.")
         strange = [name for name in self.platforms or () if name not in (*PLATFORMS, "gpu")]
         if strange:
-            raise _refused(f"{where} names the platform {strange[0]!r:.40}", f"Write some of {', '.join(PLATFORMS)}.")
+            raise _refused(
+                f"{where} names the platform {spelt(strange[0], 40)}", f"Write some of {', '.join(PLATFORMS)}."
+            )
         if not isinstance(self.gives, str) or self.gives not in ("result", "state"):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise _refused(f"{where} gives {self.gives!r:.40}", 'Write gives="result" or gives="state".')
+            raise _refused(f"{where} gives {spelt(self.gives, 40)}", 'Write gives="result" or gives="state".')
         if "gpu" in (self.platforms or ()):
             raise _refused(f"{where} names the platform `gpu`", 'Write "cuda" or "rocm", or both.')
 
@@ -81,6 +85,8 @@ class Dense(Immutable):
         """The dimensions that must be uncut."""
         signature = operation.signature
         folds = signature.fold_dims if self.gives == "result" else ()
+        if self.gives == "result" and operation.over is not None:
+            folds = (operation.over,)
         named = self.whole
         if named is None:
             named = signature.dims if operation.kind == "map" else ()
@@ -197,9 +203,11 @@ def _names(label: str, given: Any, where: str) -> tuple[str, ...]:
                 return tuple(dtype.name for dtype in found)
             raise TypeError(listed)
         except (TypeError, ValueError):
-            raise _refused(f"{where}: dtypes={given!r:.60} names no dtype", "Write dtypes=(jnp.bfloat16,).") from None
+            raise _refused(
+                f"{where}: dtypes={spelt(given, 60)} names no dtype", "Write dtypes=(jnp.bfloat16,)."
+            ) from None
     if not all(isinstance(name, str) for name in listed):
-        raise _refused(f"{where}: {label}={given!r:.60} holds no names", f"Write a tuple of strings for {label}=.")
+        raise _refused(f"{where}: {label}={spelt(given, 60)} holds no names", f"Write a tuple of strings for {label}=.")
     return cast("tuple[str, ...]", listed)
 
 

@@ -7,11 +7,12 @@ from functools import cache
 from typing import Any, cast
 
 from combinators import monoids
-from combinators.errors import FormatError, SignatureError, message
+from combinators.errors import FormatError, SignatureError, message, spelt
+from combinators.index_space.boundary import BOUNDARIES
 from combinators.index_space.operand import Operand
 from combinators.index_space.signature import Signature
 from combinators.merging.monoid import Monoid
-from combinators.operations.operation import Operation
+from combinators.operations.operation import Operation, check_boundary
 from combinators.stored.codec import decode, encode
 from combinators.stored.fields import check_fields
 from combinators.stored.json import REMEDY, malformed
@@ -49,13 +50,17 @@ def operation_from_json(stored: Any, where: str, names: Readable) -> Operation:
     known = {"signature", "rank", "monoid", *_CODED}
     entries = cast("dict[str, Any]", stored) if isinstance(stored, dict) else {}
     if entries.keys() != known:
-        got = f"got {sorted(entries)}" if entries else f"got {stored!r:.80}"
+        got = f"got {sorted(entries)}" if entries else f"got {spelt(stored)}"
         raise FormatError(message(f"{where} is no operation.", f"expected {sorted(known)}", got, remedy=REMEDY))
     values: dict[str, Any] = {name: decode(entries[name], f"{where}, {name}", names) for name in _CODED}
     values["monoid"] = _monoid_from_json(entries["monoid"], f"{where}, monoid", names)
     values["signature"] = _signature_from_json(entries["signature"], entries["rank"], where)
     _check_operation(values, where)
-    return Operation(**values)
+    try:
+        check_boundary(values["boundary"], f"`{values['name']}`", BOUNDARIES)
+        return Operation(**values)
+    except SignatureError as error:
+        raise FormatError(message(f"{where} is no operation.", str(error), remedy=REMEDY)) from error
 
 
 def _with_ellipsis(signature: Signature) -> tuple[Signature, int | None]:
@@ -76,7 +81,7 @@ def _with_ellipsis(signature: Signature) -> tuple[Signature, int | None]:
 def _signature_from_json(text: Any, rank: Any, where: str) -> Signature:
     try:
         if not isinstance(text, str) or not (rank is None or (type(rank) is int and 0 <= rank <= 64)):
-            raise SignatureError(f"text {text!r:.80}, rank {rank!r:.20}")
+            raise SignatureError(f"text {spelt(text)}, rank {spelt(rank, 20)}")
         parsed = Signature.parse(text)
         return parsed if rank is None else parsed.expand(rank)
     except SignatureError as error:
@@ -112,14 +117,14 @@ def _monoid_from_json(stored: Any, where: str, names: Readable) -> Monoid | None
             message(
                 f"{where} is no monoid.",
                 "expected null, the name of one of tp.monoids, or the fields of one",
-                f"got {stored!r:.80}",
+                f"got {spelt(stored)}",
                 remedy=REMEDY,
             )
         )
     given = cast("dict[str, Any]", inner)
     parts = given.get("parts", [])
     if not isinstance(parts, list):
-        raise FormatError(message(f"{where}, parts is no list.", f"got {parts!r:.80}", remedy=REMEDY))
+        raise FormatError(message(f"{where}, parts is no list.", f"got {spelt(parts)}", remedy=REMEDY))
     strange = given.keys() - {field.name for field in fields(Monoid)}
     missing = {"identity", "combine"} - given.keys()
     if strange or missing:
@@ -155,7 +160,7 @@ def _check_operation(values: dict[str, Any], where: str) -> None:
     for name, fits in checks:
         if not fits:
             raise FormatError(
-                message(f"{where}: `{name}` has a wrong value.", f"got {values[name]!r:.80}", remedy=REMEDY)
+                message(f"{where}: `{name}` has a wrong value.", f"got {spelt(values[name])}", remedy=REMEDY)
             )
 
 

@@ -38,6 +38,11 @@ class WideKernel:
     dtype: str
     by_argument: bool = False
 
+    @property
+    def bare(self) -> Any:
+        """The kernel that is computed."""
+        return getattr(self.kernel, "bare", self.kernel)
+
     def __call__(self, *blocks: Any) -> Any:
         """The block, all floats narrower than `dtype` in it."""
         if self.by_argument:

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from combinators.errors import CompositionError, GraphError, message
+from combinators.errors import CompositionError, GraphError, message, spelt
 from combinators.frozen import dataclass
 from combinators.index_space.axis import Axis, Term
 from combinators.index_space.naming import AxisName, describe, find, unify
@@ -89,7 +89,7 @@ def elementwise(function: Callable[..., Any], *operands: Any, name: str | None =
             raise GraphError(
                 message(
                     f"operand {number} of `{name}` is not a value of the program",
-                    f"got {type(operand).__name__}: {operand!r:.80}",
+                    f"got {type(operand).__name__}: {spelt(operand)}",
                     remedy="Pass arrays as arguments of the program; only numbers may stand in it.",
                 )
             )

@@ -7,7 +7,7 @@ import contextvars
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from combinators.errors import GraphError, message
+from combinators.errors import GraphError, message, spelt
 from combinators.recording.value import Value
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def check_values(values: Sequence[Any], what: str) -> None:
             raise GraphError(
                 message(
                     f"operand {number} of `{what}` is not a value of the program",
-                    f"got {type(value).__name__}: {value!r:.80}",
+                    f"got {type(value).__name__}: {spelt(value)}",
                     remedy="Pass arrays as arguments of the program; numbers may stand in arithmetic.",
                 )
             )

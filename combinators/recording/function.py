@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from combinators.errors import GraphError, message
+from combinators.errors import GraphError, message, spelt
 from combinators.graphs.graph import Graph
 from combinators.index_space.naming import AxisVariable
 from combinators.index_space.tensor_type import TensorType, type_of
@@ -47,7 +47,7 @@ def trace_function(
             raise GraphError(
                 message(
                     f"`{name}` returns something that is not a value of the program, at `{label}`",
-                    f"got {type(leaf).__name__}: {leaf!r:.80}",
+                    f"got {type(leaf).__name__}: {spelt(leaf)}",
                     remedy="Return values computed from the arguments; a constant comes in as an argument.",
                 )
             )

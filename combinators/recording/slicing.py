@@ -7,7 +7,7 @@ from typing import Any, NoReturn, cast
 
 import jax.numpy as jnp
 
-from combinators.errors import GraphError, message
+from combinators.errors import GraphError, message, spelt
 from combinators.frozen import dataclass
 from combinators.index_space.signature import Signature
 from combinators.operations.operation import Operation
@@ -112,7 +112,7 @@ def _full(value: Value, key: Any) -> list[Any]:
         if not (item is None or item is Ellipsis or isinstance(item, slice) or _is_integer(item)):
             _refuse(
                 value,
-                f"is indexed by {type(item).__name__}: {item!r:.60}",
+                f"is indexed by {type(item).__name__}: {spelt(item, 60)}",
                 "Only constants may stand there. Take cells by a kernel: "
                 'tp.Map(lambda x, at: x[at], "[n], m -> m")(x, at).',
             )

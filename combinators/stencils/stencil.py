@@ -9,7 +9,7 @@ import jax
 
 from combinators.arguments import is_whole, read_function, read_optional_name
 from combinators.arrows.arrow import Arrow
-from combinators.errors import CompositionError, KernelError, SignatureError, TapestryError, first_line, message
+from combinators.errors import CompositionError, KernelError, SignatureError, TapestryError, first_line, message, spelt
 from combinators.index_space.axis import Axis, Term
 from combinators.index_space.operand import Operand
 from combinators.index_space.signature import Signature
@@ -197,7 +197,7 @@ class Stencil(Arrow[Any, Any]):
         return KernelError(
             message(
                 f"tp.stencil({self.name}) gives something else than cells",
-                f"got {made!r:.120}",
+                f"got {spelt(made, 120)}",
                 remedy="Return a new cell of the fields (u.here is one), or a tuple of them.",
             )
         )

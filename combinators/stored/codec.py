@@ -15,7 +15,7 @@ from typing import Any, cast, final
 
 import numpy as np
 
-from combinators.errors import FormatError, KernelError, message
+from combinators.errors import FormatError, KernelError, message, spelt
 from combinators.frozen import dataclass
 from combinators.kernels.names import public_name
 from combinators.kernels.public_names import KERNELS, REFERENCES
@@ -173,7 +173,7 @@ class _Decoder:
         entries = cast("dict[object, object]", obj)
         tags = [key for key in entries if not isinstance(key, str) or key.startswith("$")]
         if not tags:
-            return {str(key): self.value(item, f"{where}[{key!r:.60}]") for key, item in entries.items()}
+            return {str(key): self.value(item, f"{where}[{spelt(key, 60)}]") for key, item in entries.items()}
         tag = str(tags[0])
         allowed = {"$dataclass", "fields"} if tag == "$dataclass" else {tag}
         if tag not in _TAGS or entries.keys() != allowed:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, cast
 
-from combinators.errors import FormatError, message
+from combinators.errors import FormatError, message, spelt
 from combinators.stored.json import REMEDY
 
 _LARGEST = 2**40
@@ -103,4 +103,4 @@ def _integers(value: Any) -> list[int]:
 
 def _refused(cls: type, name: str, where: str, expected: str, got: object) -> FormatError:
     headline = f"{where}: `{name}` of `{cls.__name__}` has a wrong value."
-    return FormatError(message(headline, expected.replace("collections.abc.", ""), f"got {got!r:.80}", remedy=REMEDY))
+    return FormatError(message(headline, expected.replace("collections.abc.", ""), f"got {spelt(got)}", remedy=REMEDY))

@@ -13,7 +13,7 @@ import re
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any, cast
 
-from combinators.errors import FormatError, GraphError, TapestryError, message
+from combinators.errors import FormatError, GraphError, TapestryError, message, spelt
 
 LARGEST_TEXT = 32 * 2**20  # characters
 DEEPEST = 128  # lists and objects inside each other
@@ -59,7 +59,7 @@ def read_json(
     """
     if not isinstance(text, str):
         unread = "Pass the text that `to_json` gave; of a file, `Path(...).read_text()`."
-        raise _refused(f"{what} is no text.", unread, f"got {type(text).__name__}: {text!r:.80}")
+        raise _refused(f"{what} is no text.", unread, f"got {type(text).__name__}: {spelt(text)}")
     if len(text) > LARGEST_TEXT:
         raise _refused(f"{what} is too large to be read.", remedy, f"{len(text)} characters, at most {LARGEST_TEXT}")
     if not _is_flat_enough(text):
@@ -80,7 +80,7 @@ def read_json(
     _check_strings(content, what, remedy)
     if not any_text and (place := unprintable(content)) is not None:
         where, got = place
-        raise _refused(f"{what}{where} {NOT_PRINTABLE}.", remedy, f"got {got!r:.120}")
+        raise _refused(f"{what}{where} {NOT_PRINTABLE}.", remedy, f"got {spelt(got, 120)}")
     return content
 
 
@@ -115,7 +115,7 @@ def check_storable(content: Any, what: str, error: type[TapestryError] = GraphEr
         where, got = place
         remedy = "Give it a name without line breaks and control characters."
         raise error(
-            message(f"{what} cannot be stored{where}", f"it {NOT_PRINTABLE}", f"got {got!r:.120}", remedy=remedy)
+            message(f"{what} cannot be stored{where}", f"it {NOT_PRINTABLE}", f"got {spelt(got, 120)}", remedy=remedy)
         )
 
 
@@ -218,7 +218,9 @@ def readable_errors() -> Generator[None]:
 
 def malformed(where: str, expected: str, got: object) -> FormatError:
     """The error for content of another kind than was written."""
-    return FormatError(message(f"{where} cannot be read.", f"expected {expected}", f"got {got!r:.120}", remedy=REMEDY))
+    return FormatError(
+        message(f"{where} cannot be read.", f"expected {expected}", f"got {spelt(got, 120)}", remedy=REMEDY)
+    )
 
 
 def _is_flat_enough(text: str) -> bool:
@@ -252,7 +254,7 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in pairs:
         if name in found:
-            raise ValueError(f"the key {name!r:.60} stands twice in one object")
+            raise ValueError(f"the key {spelt(name, 60)} stands twice in one object")
         found[name] = value
     return found
 
@@ -268,10 +270,10 @@ def _check_strings(content: Any, what: str, remedy: str) -> None:
             waiting.extend(cast("list[Any]", part))
         elif isinstance(part, str):
             if len(part) > LONGEST_STRING:
-                details = (f"{len(part)} characters, at most {LONGEST_STRING}", f"got {part!r:.60}")
+                details = (f"{len(part)} characters, at most {LONGEST_STRING}", f"got {spelt(part, 60)}")
                 raise _refused(f"{what} holds a string that is too long to be read.", remedy, *details)
             if not part.isascii() and _SURROGATE.search(part):
-                raise _refused(f"{what} holds a string that is no Unicode text.", remedy, f"got {part!r:.60}")
+                raise _refused(f"{what} holds a string that is no Unicode text.", remedy, f"got {spelt(part, 60)}")
 
 
 def _spelled(way: Any) -> str:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, cast, final
 
-from combinators.errors import FormatError, GraphError, message
+from combinators.errors import FormatError, GraphError, message, spelt
 from combinators.frozen import dataclass
 from combinators.kernels.names import resolve
 from combinators.kernels.public_names import KERNELS, REFERENCES, place_of
@@ -56,7 +56,7 @@ class Readable:
             raise GraphError(
                 message(
                     "allow= names the packages whose functions a file may use.",
-                    f"got {given!r:.80}",
+                    f"got {spelt(given)}",
                     remedy='Pass a tuple of names: allow=("mypackage",).',
                 )
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from combinators.errors import FormatError, message
+from combinators.errors import FormatError, message, spelt
 from combinators.frozen import dataclass
 from combinators.stored.json import REMEDY, check_storable, checksum, entries, read_json
 
@@ -59,7 +59,7 @@ class Sealed:
                 message(
                     f"the file is no {self.what} of this version.",
                     f"expected {self.format} {self.version}",
-                    f"got {head['format']!r:.40} {version!r:.40}{', newer than this library reads' * newer}",
+                    f"got {head['format']!r:.40} {spelt(version, 40)}{', newer than this library reads' * newer}",
                     remedy=f"Read it with the release that wrote it, or {self.again}.",
                 )
             )
@@ -85,7 +85,7 @@ class Sealed:
                 message(
                     f"the file is no {self.what}.",
                     f"expected {self.format}",
-                    f"got {found!r:.40}",
+                    f"got {spelt(found, 40)}",
                     remedy=f"Pass what `to_json` of a {self.what} gave.",
                 )
             )

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import jax
 
-from combinators.errors import FormatError, KernelError, message
+from combinators.errors import FormatError, KernelError, message, spelt
 from combinators.stored.codec import decode, encode
 from combinators.stored.json import REMEDY
 
@@ -65,7 +65,7 @@ def _skeleton(stored: Any, where: str) -> Any:
         message(
             f"{where} is no structure of arguments.",
             "expected a leaf `*`, null, or one of list, tuple, dict",
-            f"got {stored!r:.80}",
+            f"got {spelt(stored)}",
             remedy=REMEDY,
         )
     )
@@ -76,7 +76,7 @@ def _dict(pairs: list[Any], where: str) -> dict[Any, Any]:
     for number, pair in enumerate(pairs):
         if not isinstance(pair, list) or len(cast("list[Any]", pair)) != 2:
             raise FormatError(
-                message(f"{where}[{number}] is no pair of key and part.", f"got {pair!r:.80}", remedy=REMEDY)
+                message(f"{where}[{number}] is no pair of key and part.", f"got {spelt(pair)}", remedy=REMEDY)
             )
         key, part = cast("list[Any]", pair)
         found = decode(key, f"{where}[{number}]", None)
@@ -85,7 +85,7 @@ def _dict(pairs: list[Any], where: str) -> dict[Any, Any]:
         except TypeError:
             is_new = False
         if not is_new:
-            details = ("expected a key that can be hashed, and stands once", f"got {key!r:.80}")
+            details = ("expected a key that can be hashed, and stands once", f"got {spelt(key)}")
             raise FormatError(message(f"{where}[{number}] is no pair of key and part.", *details, remedy=REMEDY))
         built[found] = _skeleton(part, f"{where}[{number}]")
     return built

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast, final
 
-from combinators.errors import message
+from combinators.errors import message, spelt
 from laws.counterexamples.search import Failure, Search, judge, search
 from laws.counterexamples.tokens import check_recipe, unpack
 from laws.errors import LawError
@@ -58,7 +58,7 @@ def known_failing(law: str, reason: str, counterexample: str | None = None) -> K
         raise LawError(
             message(
                 "known_failing: the law and the reason are text.",
-                f"got {law!r:.60} and {reason!r:.60}",
+                f"got {spelt(law, 60)} and {spelt(reason, 60)}",
                 remedy="Pass the full name of a law, and why it may fail.",
             )
         )

@@ -6,7 +6,7 @@ import base64
 import json
 from typing import Any
 
-from combinators.errors import FormatError, first_line, message
+from combinators.errors import FormatError, first_line, message, spelt
 from combinators.stored.json import read_json
 from laws.errors import LawError, TokenError
 from laws.law import Law
@@ -57,7 +57,7 @@ def check_recipe(law: Law, subject: Subject, recipe: list[Any]) -> None:
         except LawError:
             raise
         except Exception as error:  # noqa: BLE001 - what was stored may be anything
-            problem = problem or f"{name}: {part!r:.60} is no {kind}: {first_line(error)}"
+            problem = problem or f"{name}: {spelt(part, 60)} is no {kind}: {first_line(error)}"
     if problem is not None:
         raise TokenError(
             message(
@@ -70,5 +70,5 @@ def check_recipe(law: Law, subject: Subject, recipe: list[Any]) -> None:
 
 def _no_token(token: Any) -> TokenError:
     return TokenError(
-        message("laws.replay: this is no replay token.", f"got {token!r:.80}", remedy="Copy the whole token.")
+        message("laws.replay: this is no replay token.", f"got {spelt(token)}", remedy="Copy the whole token.")
     )

@@ -11,7 +11,7 @@ import numpy as np
 from hypothesis.strategies import SearchStrategy
 from jax import dtypes
 
-from combinators.errors import message
+from combinators.errors import message, spelt
 from laws.draws.cells import F32, Struct, plain, type_name, why_not_drawn
 from laws.errors import LawError
 
@@ -36,7 +36,7 @@ def as_listed(called: str, values: Any) -> Listed:
         message(
             f"`{called}`: values= holds no values.",
             "expected a list with one entry for every example, or a hypothesis strategy",
-            f"got      {type(values).__name__}: {values!r:.80}",
+            f"got      {type(values).__name__}: {spelt(values)}",
             remedy="Put the values in a list, or draw them by laws.values.",
         )
     )
@@ -88,7 +88,7 @@ def described_value(called: str, where: str, value: Any) -> Any:
         try:
             struct = Struct(np.shape(leaf), jnp.result_type(_number_type(leaf)))
         except (TypeError, ValueError, OverflowError):
-            problems.append(f"{place} is {type(leaf).__name__}: {leaf!r:.60}")
+            problems.append(f"{place} is {type(leaf).__name__}: {spelt(leaf, 60)}")
             return F32
         if (why := why_not_drawn(struct.dtype)) is not None:
             problems.append(f"{place}: {why}")
@@ -133,7 +133,7 @@ def as_entries(called: str, value: Any, types: Sequence[Struct]) -> list[Any]:
             raise LawError(
                 message(
                     f"`{called}`: {np.dtype(kind.dtype).name} does not hold a value.",
-                    f"got {entry!r:.60}",
+                    f"got {spelt(entry, 60)}",
                     remedy="Pass values that fit, or types= of a dtype that holds them (64 bits need jax_enable_x64).",
                 )
             )

@@ -15,7 +15,7 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from combinators.errors import message
+from combinators.errors import message, spelt
 from combinators.index_space.tensor_type import TensorType
 from laws.draws.cells import Struct, build_cell, is_dyadic, plain, show_cell, why_not_drawn
 from laws.draws.listed import as_entries
@@ -172,7 +172,7 @@ def fingerprint(example: Any) -> str:
 
 def _described(leaf: Any) -> str:
     """The shape of an array or number; what is neither as it is."""
-    return str(np.shape(leaf)) if np.asarray(leaf).dtype.kind not in "OSU" else f"{leaf!r:.40}"
+    return str(np.shape(leaf)) if np.asarray(leaf).dtype.kind not in "OSU" else f"{spelt(leaf, 40)}"
 
 
 def arrays(domain: str) -> SearchStrategy[Any]:

@@ -8,7 +8,7 @@ from typing import Any, cast, final
 
 import jax
 
-from combinators.errors import message
+from combinators.errors import message, spelt
 from laws.counterexamples.search import Search, search
 from laws.errors import LawError
 from laws.examine import outcomes
@@ -141,7 +141,7 @@ def _beginnings(only: Any) -> tuple[str, ...]:
     raise LawError(
         message(
             "laws.mutants: `only` is no list of mistakes.",
-            f"got {type(only).__name__}: {only!r:.80}",
+            f"got {type(only).__name__}: {spelt(only)}",
             remedy='Pass how their names begin: only=["swap", "wrong identity"].',
         )
     )

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from combinators.errors import message
+from combinators.errors import message, spelt
 from laws.draws.cells import Number, why_not_drawn
 from laws.draws.listed import first_misfit
 from laws.errors import LawError
@@ -68,7 +68,9 @@ def bounds_of(dtype: Any, low: Any, high: Any) -> Bounds:
         raise LawError(message("laws.values: this type is not drawn.", why, remedy="Draw what can be drawn of it."))
     for name, bound in (("min", low), ("max", high)):
         if bound is not None and not (_is_number(bound) and not math.isnan(bound)):
-            raise LawError(message(f"laws.values: {name} is no number.", f"got {bound!r:.60}", remedy="Pass a number."))
+            raise LawError(
+                message(f"laws.values: {name} is no number.", f"got {spelt(bound, 60)}", remedy="Pass a number.")
+            )
     # An infinite end bounds nothing.
     low, high = None if low == -math.inf else low, None if high == math.inf else high
     is_whole = dtype == jnp.bool_ or jnp.issubdtype(dtype, jnp.integer)
@@ -95,7 +97,7 @@ def check_numbers(role: str, listed: Any, dtype: Any, bounds: Bounds | None = No
         raise LawError(
             message(
                 f"laws.values: {role}= is no list.",
-                f"got {type(listed).__name__}: {listed!r:.60}",
+                f"got {type(listed).__name__}: {spelt(listed, 60)}",
                 remedy="List numbers of the dtype.",
             )
         )
@@ -103,11 +105,11 @@ def check_numbers(role: str, listed: Any, dtype: Any, bounds: Bounds | None = No
     entries: list[Any] = list(cast("Sequence[Any]", listed))
     for entry in entries:
         if not _is_number(entry):
-            problems.append(f"{entry!r:.60} is no number")
+            problems.append(f"{spelt(entry, 60)} is no number")
         elif first_misfit(entry, dtype) is not None:
-            problems.append(f"{entry!r:.60} is no {np.dtype(dtype).name}")
+            problems.append(f"{spelt(entry, 60)} is no {np.dtype(dtype).name}")
         elif bounds is not None and np.asarray(entry, dtype) not in bounds:
-            problems.append(f"{entry!r:.60} does not lie between {bounds.low} and {bounds.high}")
+            problems.append(f"{spelt(entry, 60)} does not lie between {bounds.low} and {bounds.high}")
     if problems or not entries:
         raise LawError(
             message(

@@ -16,7 +16,7 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 
 from combinators.arrows.arrow import Arrow, identity
 from combinators.arrows.tracing import trace
-from combinators.errors import message
+from combinators.errors import message, spelt
 from combinators.graphs.graph import Graph
 from combinators.index_space.tensor_type import TensorType
 from laws.errors import LawError, whole_number
@@ -135,7 +135,7 @@ def graphs(
             message(
                 "laws.graphs: `shapes` are no sizes to begin with.",
                 "expected mappings of dimensions to sizes, one or more",
-                f"got      {shapes!r:.80}",
+                f"got      {spelt(shapes)}",
                 remedy="Pass ({'a': 4, 'b': 3},).",
             )
         )
@@ -162,7 +162,7 @@ def arrows(type_in: TensorType, type_out: TensorType, most: int = 3) -> SearchSt
             raise LawError(
                 message(
                     "laws.arrows: programs go from one tp.TensorType to another.",
-                    f"got {type(kind).__name__}: {kind!r:.80}",
+                    f"got {type(kind).__name__}: {spelt(kind)}",
                     remedy="Pass types with names, such as tp.TensorType({'a': 4, 'b': 3}).",
                 )
             )
@@ -250,4 +250,4 @@ def _step(text: str, part: str, names: tuple[str, ...]) -> Step:
 
 
 def _unreadable(text: Any, why: str, remedy: str) -> LawError:
-    return LawError(message(f"laws.parse: cannot read {text!r:.120}.", why, remedy=remedy))
+    return LawError(message(f"laws.parse: cannot read {spelt(text, 120)}.", why, remedy=remedy))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from combinators.arguments import read_flag
-from combinators.errors import message
+from combinators.errors import message, spelt
 from combinators.index_space.box import Box
 from laws.errors import LawError, whole_number
 
@@ -36,7 +36,7 @@ def partitions(box: Box, most: int = 8, empty: bool = True) -> SearchStrategy[tu
         raise LawError(
             message(
                 "laws.partitions: only boxes are cut.",
-                f"got {type(box).__name__}: {box!r:.80}",
+                f"got {type(box).__name__}: {spelt(box)}",
                 remedy="Pass a tp.Box(start, stop).",
             )
         )

@@ -9,7 +9,7 @@ from typing import Any, cast
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from combinators.errors import PlanError, message
+from combinators.errors import PlanError, message, spelt
 from combinators.graphs import walk
 from combinators.graphs.graph import Graph
 from combinators.graphs.nodes import Loop
@@ -48,7 +48,7 @@ def plans(graph: Graph, mesh: Any) -> SearchStrategy[Plan]:
         raise LawError(
             message(
                 "laws.plans: plans are of a graph.",
-                f"got {type(graph).__name__}: {graph!r:.80}",
+                f"got {type(graph).__name__}: {spelt(graph)}",
                 remedy="Trace the program first: laws.plans(tp.trace(program, *types), mesh).",
             )
         )

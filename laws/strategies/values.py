@@ -12,7 +12,7 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from combinators.errors import message
+from combinators.errors import message, spelt
 from laws.draws.cells import Number, numbers
 from laws.errors import LawError
 from laws.strategies.bounds import Bounds, bounds_of, check_numbers
@@ -61,7 +61,7 @@ def values(
         raise LawError(
             message(
                 "laws.values: this is no type of arrays.",
-                f"got {type!r:.80}",
+                f"got {spelt(type)}",
                 remedy="Pass a tp.TensorType, a jax.ShapeDtypeStruct, an array, or a pytree of these.",
             )
         )

@@ -10,7 +10,7 @@ import jax
 from hypothesis.strategies import SearchStrategy
 
 from combinators.arguments import read_function, read_optional_name
-from combinators.errors import message
+from combinators.errors import message, spelt
 from combinators.merging.monoid import Monoid
 from laws.draws.cells import Struct, build_cell, cells, is_dyadic, numbers, show_cell
 from laws.errors import LawError
@@ -108,7 +108,7 @@ def _refused(called: str, field: str, expected: str, got: Any) -> LawError:
     return LawError(
         message(
             f"`{field}` of laws.{called} is not what it should be",
-            f"got {type(got).__name__}: {got!r:.80}",
+            f"got {type(got).__name__}: {spelt(got)}",
             remedy=f"Pass {expected}.",
         )
     )

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 
 from combinators.arguments import read_mapping
-from combinators.errors import PlanError, message
+from combinators.errors import PlanError, message, spelt
 from tapestry_jax.aot.missing import version
 from tapestry_jax.aot.seen import Memory, Seen
 from tapestry_jax.hlo.collectives import collectives_of
@@ -110,7 +110,7 @@ def _compiled(traced: Any, name: str, mesh: Any, predicted: int, options: dict[s
 
 def _check_options(name: str, options: dict[Any, Any]) -> None:
     wrong = [
-        f"{key!r}: {value!r:.60}"
+        f"{key!r}: {spelt(value, 60)}"
         for key, value in options.items()
         if not isinstance(key, str) or not isinstance(value, str | bool | int | float)
     ]

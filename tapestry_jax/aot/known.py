@@ -6,7 +6,7 @@ import math
 import re
 from typing import Any
 
-from combinators.errors import MeshError, message
+from combinators.errors import MeshError, message, spelt
 from combinators.frozen import dataclass
 
 TPUS = {
@@ -63,7 +63,7 @@ def read_machine(name: Any) -> Machine:
     raise MeshError(
         message(
             "no compiler here knows this machine",
-            f"got {name!r:.80}",
+            f"got {spelt(name)}",
             *(f"{each}: {some}" for each, some in (TPUS | GPUS).items()),
             remedy="Name a machine and its shape: tp.topology('v5e:2x4', data=2, model=4).",
         )

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from combinators.errors import TapestryError, message
+from combinators.errors import TapestryError, message, spelt
 from combinators.frozen import dataclass
 from tapestry_jax.commands.piece import imported_piece
 from tapestry_jax.commands.planned import read_file
@@ -55,7 +55,9 @@ def read_config(path: str, loop: Callable[..., Any], command: str) -> TrainConfi
     try:
         said = tomllib.loads(read_file(path, command, "Name a file in TOML."))
     except tomllib.TOMLDecodeError as error:
-        raise TapestryError(message(f"{command}: {path!r:.200} is no TOML.", str(error), remedy=_REMEDY)) from error
+        raise TapestryError(
+            message(f"{command}: {spelt(path, 200)} is no TOML.", str(error), remedy=_REMEDY)
+        ) from error
     wrong = _unknown(said, _KEYS, "")
     wrong += [
         f"`{key}` is {_shown(said[key])}, expected {'a table' if kind is dict else 'a text'}"
@@ -70,7 +72,7 @@ def read_config(path: str, loop: Callable[..., Any], command: str) -> TrainConfi
         wrong += _misfits("settings", settings, make)
     wrong += _misfits("fit", fit, loop, _OURS)
     if wrong:
-        raise TapestryError(message(f"{command}: {path!r:.200} does not say a run.", *wrong, remedy=_REMEDY))
+        raise TapestryError(message(f"{command}: {spelt(path, 200)} does not say a run.", *wrong, remedy=_REMEDY))
     return TrainConfig(said["make"], make, settings, fit, said.get("plot"))
 
 
@@ -81,7 +83,7 @@ def _function(named: str, folder: Path, command: str) -> Callable[..., Any]:
     found = imported_piece(named, command, TapestryError)
     if callable(found):
         return found
-    details = f"got {type(found).__name__}: {found!r:.80}"
+    details = f"got {type(found).__name__}: {spelt(found)}"
     remedy = "Name a function that returns a trainer and its batches."
     raise TapestryError(message(f"{command}: {named} is no function.", details, remedy=remedy))
 
@@ -123,4 +125,4 @@ def _is_like(value: Any, default: Any) -> bool:
 
 
 def _shown(value: Any) -> str:
-    return f"{value!r:.60}"
+    return f"{spelt(value, 60)}"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from combinators.errors import TapestryError, message
+from combinators.errors import TapestryError, message, spelt
 from tapestry_jax.commands.piece import imported_piece
 from tapestry_jax.commands.planned import is_piece, read_graph
 from tapestry_jax.commands.search import read_mesh
@@ -126,7 +126,9 @@ def run(chosen: argparse.Namespace, *, is_process: bool) -> int:
     # Only load makes a fabric: elsewhere a name that is wrong must not leave an empty one behind.
     if chosen.action != "load" and not (folder / FILE).is_file():
         remedy = "Name a folder that `tapestry fabric load` or tp.Fabric has made."
-        raise TapestryError(message(f"{_COMMAND} {chosen.action}: {chosen.fabric!r:.200} is no fabric", remedy=remedy))
+        raise TapestryError(
+            message(f"{_COMMAND} {chosen.action}: {spelt(chosen.fabric, 200)} is no fabric", remedy=remedy)
+        )
     mesh = _mesh(chosen)
     allow = getattr(chosen, "allow", []) if chosen.action == "recover" else []
     with Fabric(folder, mesh=mesh, allow=allow) as fabric:
@@ -247,7 +249,7 @@ def read_box(text: str) -> dict[Any, slice] | None:
         if not (name and equals and colon and _is_bound(start) and _is_bound(stop)) or key in found:
             remedy = "Write it as row=0:8,col=:4."
             raise TapestryError(
-                message(f"{_COMMAND}: cannot read the box {text!r:.120}", f"at {part!r:.60}", remedy=remedy)
+                message(f"{_COMMAND}: cannot read the box {spelt(text, 120)}", f"at {spelt(part, 60)}", remedy=remedy)
             )
         found[key] = slice(int(start) if start else None, int(stop) if stop else None)
     return found or None
@@ -262,7 +264,7 @@ def _entry(text: str) -> tuple[str, tuple[str, ...]]:
     name, equals, axes = (each.strip() for each in text.partition("="))
     if not (name and equals and axes):
         remedy = "Write it as --plan row=data, or --plan row=data,model."
-        raise TapestryError(message(f"{_COMMAND} apply: cannot read the entry {text!r:.120}", remedy=remedy))
+        raise TapestryError(message(f"{_COMMAND} apply: cannot read the entry {spelt(text, 120)}", remedy=remedy))
     return name, tuple(axis.strip() for axis in axes.split(","))
 
 

@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from combinators.errors import message
+from combinators.errors import message, spelt
 from tapestry_jax.launching.environment import check_alone
 from tapestry_jax.launching.launch import Launch, LaunchError
 from tapestry_jax.launching.supervise import supervise
@@ -59,7 +59,7 @@ def run(chosen: argparse.Namespace, *, is_process: bool) -> int:
     if not chosen.is_module and not Path(chosen.script).is_file():
         raise LaunchError(
             message(
-                f"tapestry launch: there is no file {chosen.script!r:.200}.",
+                f"tapestry launch: there is no file {spelt(chosen.script, 200)}.",
                 remedy="Name a script, or a module after -m; options of launch come before it.",
             )
         )
@@ -91,7 +91,7 @@ def _whole(text: str, least: int, most: int) -> int:
     except ValueError:
         number = -1
     if not least <= number <= most:
-        raise argparse.ArgumentTypeError(f"{text!r:.40} is no whole number from {least} to {most}")
+        raise argparse.ArgumentTypeError(f"{spelt(text, 40)} is no whole number from {least} to {most}")
     return number
 
 
@@ -101,5 +101,5 @@ def _seconds(text: str) -> float:
     except ValueError:
         number = -1.0
     if not 0 < number < 10**9:
-        raise argparse.ArgumentTypeError(f"{text!r:.40} is no number of seconds above 0")
+        raise argparse.ArgumentTypeError(f"{spelt(text, 40)} is no number of seconds above 0")
     return number

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from combinators.errors import TapestryError, message
+from combinators.errors import TapestryError, message, spelt
 
 
 def imported_piece(text: str, command: str, kind: type[TapestryError]) -> Any:
@@ -61,7 +61,7 @@ def made_piece(text: str, make: Callable[[], Any], command: str, kind: type[Tape
     except TapestryError:
         raise
     except SystemExit as error:
-        details = (_place_of(error), f"it called sys.exit({error.code!r:.80})")
+        details = (_place_of(error), f"it called sys.exit({spelt(error.code)})")
         ended = f"{command}: a piece tried to end the process."
         raise kind(message(ended, *filter(None, details), remedy="Let the function return the piece.")) from error
     except Exception as error:
@@ -86,7 +86,7 @@ def _imported(name: str, command: str, kind: type[TapestryError]) -> Any:
         place = f"{error.filename}, line {error.lineno}: {type(error).__name__}: {error.msg}"
         raise kind(message(headline, place, *(caret if text.strip() else []), remedy="Mend that line.")) from error
     except SystemExit as error:
-        details = (_place_of(error), f"it called sys.exit({error.code!r:.80})")
+        details = (_place_of(error), f"it called sys.exit({spelt(error.code)})")
         remedy = 'Leave that to the part of the module behind `if __name__ == "__main__":`.'
         raise kind(message(headline, *filter(None, details), remedy=remedy)) from error
     except Exception as error:

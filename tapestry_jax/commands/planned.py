@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from combinators.errors import TapestryError, message
+from combinators.errors import TapestryError, message, spelt
 from combinators.graphs.graph import Graph
 from combinators.stored.json import LARGEST_TEXT
 from tapestry_jax.commands.piece import imported_piece, made_piece
@@ -104,7 +104,7 @@ def _of_kind(found: Any, kind: type[_Made], named: str, command: str, what: str,
     raise TapestryError(
         message(
             f"{command}: {named} is no {what}.",
-            f"got {type(found).__name__}: {found!r:.80}",
+            f"got {type(found).__name__}: {spelt(found)}",
             remedy=f"Name what {maker} returned, or a function without parameters that returns it.",
         )
     )
@@ -176,7 +176,7 @@ def _naming(path: str, command: str, read: Callable[[], _Read]) -> _Read:
     try:
         return read()
     except TapestryError as error:
-        raise TapestryError(message(f"{command}: {path!r:.200} is refused.", str(error))) from error
+        raise TapestryError(message(f"{command}: {spelt(path, 200)} is refused.", str(error))) from error
 
 
 def _is_of(text: str, what: str) -> bool:
@@ -184,7 +184,7 @@ def _is_of(text: str, what: str) -> bool:
 
 
 def _swapped(command: str, path: str, found: str, expected: str, remedy: str = _ORDER) -> TapestryError:
-    headline = f"{command}: {path!r:.200} is the file of a {found}, expected one of a {expected}."
+    headline = f"{command}: {spelt(path, 200)} is the file of a {found}, expected one of a {expected}."
     return TapestryError(message(headline, remedy=remedy))
 
 
@@ -208,4 +208,4 @@ def read_file(path: str, command: str, remedy: str = _WRITTEN) -> str:
 
 
 def _unread(command: str, path: str, why: str, remedy: str) -> TapestryError:
-    return TapestryError(message(f"{command}: {path!r:.200} cannot be read.", why[:300], remedy=remedy))
+    return TapestryError(message(f"{command}: {spelt(path, 200)} cannot be read.", why[:300], remedy=remedy))

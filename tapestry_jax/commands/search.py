@@ -11,7 +11,7 @@ from typing import Any
 
 from jax.sharding import AbstractMesh
 
-from combinators.errors import TapestryError, message
+from combinators.errors import TapestryError, message, spelt
 from tapestry_jax.commands.planned import answer_words, is_piece, machine_words, read_graph, read_plan
 from tapestry_jax.commands.why import read_wanted
 from tapestry_jax.plan import Plan
@@ -137,7 +137,7 @@ def read_mesh(text: str) -> Any:
     for word in text.split(","):
         name, equals, size = (part.strip() for part in word.partition("="))
         if not (name.isidentifier() and equals and _is_size(size) and int(size)):
-            raise _no_mesh(text, f"{word!r:.60} is no axis with a size")
+            raise _no_mesh(text, f"{spelt(word, 60)} is no axis with a size")
         if name in axes:
             raise _no_mesh(text, f"`{name}` stands twice")
         axes[name] = int(size)
@@ -153,7 +153,7 @@ def _is_size(text: str) -> bool:
 
 def _no_mesh(text: str, why: str) -> TapestryError:
     remedy = "Write it as --mesh data=2,model=4, or as a number of devices: --mesh 8."
-    return TapestryError(message(f"{_COMMAND}: cannot read the mesh {text!r:.120}.", why, remedy=remedy))
+    return TapestryError(message(f"{_COMMAND}: cannot read the mesh {spelt(text, 120)}.", why, remedy=remedy))
 
 
 def _amount(text: str | None) -> int | str | None:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from combinators.errors import TapestryError, message
+from combinators.errors import TapestryError, message, spelt
 from tapestry_jax.commands.config import TrainConfig, read_config
 from tapestry_jax.commands.piece import made_piece
 from tapestry_jax.nnx.training.trainer import Trainer
@@ -85,7 +85,7 @@ def _made(config: TrainConfig) -> tuple[Trainer, Any]:
         message(
             f"tapestry train: {config.named} makes no trainer.",
             "expected a tp.nnx.Trainer and its batches: return trainer, batches",
-            f"got {type(made).__name__}: {made!r:.80}",
+            f"got {type(made).__name__}: {spelt(made)}",
             remedy="Return both; batches as trainer.fit takes them.",
         )
     )

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from combinators.errors import TapestryError, message
+from combinators.errors import TapestryError, message, spelt
 from tapestry_jax.commands.planned import chosen_plan, machine_words, plan_words
 from tapestry_jax.planning.entries.items import Item, chunks, halo, ring, striped
 
@@ -79,13 +79,13 @@ def _item(part: str, word: str, command: str) -> Item:
         return part
     known = _ITEM.fullmatch(part)
     if known is None:
-        raise _unread(word, f"{part!r:.60} is no place", command)
+        raise _unread(word, f"{spelt(part, 60)} is no place", command)
     try:
         return _MAKE[known["name"]](known["given"])
     except ValueError as error:
-        raise _unread(word, f"{part!r:.60}: {error}", command) from error
+        raise _unread(word, f"{spelt(part, 60)}: {error}", command) from error
 
 
 def _unread(word: str, why: str, command: str) -> TapestryError:
     remedy = "Write it as heads=model, batch=data,chunks(4), keys=ring(model), or heads=none."
-    return TapestryError(message(f"{command}: cannot read {word!r:.120}.", why, remedy=remedy))
+    return TapestryError(message(f"{command}: cannot read {spelt(word, 120)}.", why, remedy=remedy))

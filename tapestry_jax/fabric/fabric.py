@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from combinators.arguments import read_flag, read_function, read_list, read_name
+from combinators.errors import spelt
 from combinators.index_space.tensor_type import TensorType, type_of
 from tapestry_jax.fabric import naming
 from tapestry_jax.fabric.arrays import array_of
@@ -260,7 +261,7 @@ class Fabric:
           FabricError: where nobody knows how a block was made, what it was made of is gone, or other bytes come out.
         """
         if function is not None:
-            read_function(function, f"the program that made {name!r:.40}", FabricError)
+            read_function(function, f"the program that made {spelt(name, 40)}", FabricError)
         recovery = Recovery(self._opened, function)
         try:
             with self._opened.pinned([name]) as (version,):

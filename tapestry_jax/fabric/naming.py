@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from combinators.errors import message
+from combinators.errors import message, spelt
 from tapestry_jax.fabric.catalogue import reads, writes
 from tapestry_jax.fabric.errors import FabricError
 from tapestry_jax.fabric.opened import Opened
@@ -73,5 +73,5 @@ def _kept(opened: Opened, snapshot: str) -> dict[str, int]:
     found = reads.snapshot(opened.catalogue, snapshot)
     if found is None:
         told = f"there are {', '.join(reads.snapshots(opened.catalogue)[:12]) or 'none'}"
-        raise FabricError(message(f"there is no snapshot {snapshot!r:.80}", told, remedy="Name one that is there."))
+        raise FabricError(message(f"there is no snapshot {spelt(snapshot)}", told, remedy="Name one that is there."))
     return found

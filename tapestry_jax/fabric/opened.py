@@ -10,7 +10,7 @@ from typing import Any
 
 from jax.sharding import Mesh
 
-from combinators.errors import FormatError, message
+from combinators.errors import FormatError, message, spelt
 from combinators.frozen import dataclass
 from tapestry_jax.fabric.blocks.files import FOLDER, FileBlocks
 from tapestry_jax.fabric.blocks.memory import MemoryBlocks
@@ -134,7 +134,7 @@ def open_fabric(path: Any, mesh: Any, allow: Sequence[str]) -> Opened:
 def _folder(path: Any) -> Path:
     remedy = "Name a folder that is a fabric, is empty, or is not there yet."
     if not isinstance(path, str | os.PathLike) or not str(path):
-        told = f"got {type(path).__name__}: {path!r:.80}"
+        told = f"got {type(path).__name__}: {spelt(path)}"
         raise FabricError(message("a fabric lies in a folder, or in memory for None", told, remedy=remedy))
     folder = Path(path)
     try:

@@ -11,7 +11,7 @@ from jax import dtypes
 from jax.sharding import NamedSharding, SingleDeviceSharding
 
 from combinators.arguments import read_list, read_mapping, read_name
-from combinators.errors import message
+from combinators.errors import message, spelt
 from combinators.index_space.tensor_type import TensorType
 from tapestry_jax.fabric.errors import FabricError
 from tapestry_jax.fabric.tensors.records import Kind, Layout
@@ -34,7 +34,7 @@ def read_layout(asked: Any, kind: TensorType, mesh: Any, where: str) -> Layout:
         return ()
     if mesh is None:
         remedy = "Open the fabric with a mesh: tp.Fabric(path, mesh=mesh)."
-        raise FabricError(message(f"{where}: a layout needs a mesh", f"got {asked!r:.80}", remedy=remedy))
+        raise FabricError(message(f"{where}: a layout needs a mesh", f"got {spelt(asked)}", remedy=remedy))
     shape = MeshShape.of(mesh)
     read = mesh_axes(read_layouts({where: asked}, shape, "layout")[0][1], where)
     used = [axis for _, axes, _ in read for axis in axes]
@@ -42,7 +42,7 @@ def read_layout(asked: Any, kind: TensorType, mesh: Any, where: str) -> Layout:
     if missing or len(used) != len(set(used)):
         why = f"it has no axis `{missing[0]}`" if missing else "a mesh axis cuts two of its axes"
         remedy = "Name axes of the tensor, each with mesh axes of its own."
-        raise FabricError(message(f"{where}: {why}", f"its type is {kind}, got {asked!r:.80}", remedy=remedy))
+        raise FabricError(message(f"{where}: {why}", f"its type is {kind}, got {spelt(asked)}", remedy=remedy))
     return tuple((name, axes) for name, axes, _ in read if axes)
 
 
@@ -54,7 +54,7 @@ def read_places(asked: Any, where: str) -> Layout:
     """
     places = read_mapping(asked, f"layout= of {where}", FabricError).items()
     names = {
-        dim: (axes,) if isinstance(axes, str) else read_list(axes, f"the mesh axes of {dim!r:.40}", FabricError)
+        dim: (axes,) if isinstance(axes, str) else read_list(axes, f"the mesh axes of {spelt(dim, 40)}", FabricError)
         for dim, axes in places
     }
     return tuple(

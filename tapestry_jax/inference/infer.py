@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import jax
 
-from combinators.errors import GraphError, KernelError, message
+from combinators.errors import GraphError, KernelError, message, spelt
 from combinators.index_space.tensor_type import TensorType, type_of
 from combinators.kernels.captured import check_captured
 from combinators.kernels.kernel import check_kernel
@@ -76,7 +76,7 @@ def _checked_name(function: Any, name: str | None) -> str:
             message(
                 "tp.infer takes a kernel.",
                 "expected a function from arrays to an array, or to a tuple of arrays",
-                f"got {type(function).__name__}: {function!r:.80}",
+                f"got {type(function).__name__}: {spelt(function)}",
                 remedy="Pass the function first, then the list of its operands' types.",
             )
         )
@@ -93,7 +93,7 @@ def _read(specs: Any) -> list[TensorType]:
         message(
             "tp.infer takes the types of the kernel's operands.",
             "expected a list with a tp.TensorType, jax.ShapeDtypeStruct or array for each operand, one at least",
-            f"got {type(specs).__name__}: {specs!r:.80}",
+            f"got {type(specs).__name__}: {spelt(specs)}",
             remedy="Write tp.infer(kernel, [jax.ShapeDtypeStruct((4, 3), jnp.float32)]).",
         )
     )

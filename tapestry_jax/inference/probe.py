@@ -9,7 +9,7 @@ from typing import Any, final
 import jax
 import numpy as np
 
-from combinators.errors import KernelError, TapestryError, first_line, message
+from combinators.errors import KernelError, TapestryError, first_line, message, spelt
 from combinators.frozen import dataclass
 from combinators.index_space.tensor_type import TensorType, type_of
 from tapestry_jax.inference.draws import Array, changes, exact_operands, operands_of
@@ -146,7 +146,7 @@ class Probe:
                 message(
                     f"tp.infer: `{self.name}` returns nothing.",
                     "expected an array, or a tuple of arrays",
-                    f"got {result!r:.80}",
+                    f"got {spelt(result)}",
                     remedy="Return at least one array.",
                 )
             )

@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from combinators.errors import first_line, message
+from combinators.errors import first_line, message, spelt
 from tapestry_jax.launching.environment import environment_of, free_port
 from tapestry_jax.launching.launch import Launch, LaunchError
 from tapestry_jax.launching.output import Lines
@@ -76,7 +76,7 @@ class Group:
         except OSError as error:
             self.end()
             told = first_line(error)
-            headline = f"tapestry launch: {launch.words[0]!r:.80} cannot be started."
+            headline = f"tapestry launch: {spelt(launch.words[0])} cannot be started."
             raise LaunchError(message(headline, told, remedy="Name a script or a program.")) from error
         except BaseException:
             self.end()

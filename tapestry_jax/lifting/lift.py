@@ -10,7 +10,7 @@ from typing import Any
 import jax
 
 from combinators.arguments import read_dimension, read_flag
-from combinators.errors import GraphError, message
+from combinators.errors import GraphError, message, spelt
 from combinators.graphs.graph import Graph
 from combinators.index_space.naming import AxisName, AxisVariable
 from combinators.index_space.tensor_type import TensorType, is_key, type_of
@@ -292,7 +292,7 @@ def _words(leaf: Any, label: str, source: Source) -> Any:
         raise GraphError(
             message(
                 f"`{source.name}` returns something that is not an array, at `{label}`",
-                f"got {type(leaf).__name__}: {leaf!r:.80}",
+                f"got {type(leaf).__name__}: {spelt(leaf)}",
                 remedy="Return arrays alone.",
             )
         )

@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from combinators.errors import GraphError, message
+from combinators.errors import GraphError, message, spelt
 from combinators.index_space.naming import LEAF, AxisName, AxisVariable, find, suggest, tell_apart, unify
 from combinators.recording.current import current_trace, recording, trace_of
 from combinators.recording.trace import Trace
@@ -48,7 +48,7 @@ def lift_onto(function: Callable[..., Any], values: Sequence[Value], called: Seq
         found, tree = jax.tree.flatten(function(*leaves))
         for leaf in found:
             if not hasattr(leaf, "dtype"):
-                details = f"got {type(leaf).__name__}: {leaf!r:.80}"
+                details = f"got {type(leaf).__name__}: {spelt(leaf)}"
                 raise GraphError(message(f"`{name}` returns what is no array", details, remedy="Return arrays alone."))
         out.append(tree)
         return found

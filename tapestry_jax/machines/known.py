@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from combinators.errors import MeshError, message
+from combinators.errors import MeshError, message, spelt
 from tapestry_jax.machines.cpu import CPU
 from tapestry_jax.machines.machine import Machine
 from tapestry_jax.machines.nvidia import A100, B200, H100, H200
@@ -42,7 +42,7 @@ def find(machine: Any) -> Machine:
     raise MeshError(
         message(
             "no such machine is known",
-            f"got {machine!r:.80}",
+            f"got {spelt(machine)}",
             f"known are {', '.join(KNOWN)}",
             remedy="Name one of these, with its shape if need be ('v5p:4x4x4', 'h100:8x8'), or give a tp.machines."
             "Machine, such as tp.machines.measure(mesh) makes.",

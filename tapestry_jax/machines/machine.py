@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import fields
 
-from combinators.errors import FormatError, MeshError, message
+from combinators.errors import FormatError, MeshError, message, spelt
 from combinators.frozen import dataclass
 from combinators.stored.json import REMEDY, readable_errors
 from tapestry_jax.machines.figures import Figure, Link, Table
@@ -81,7 +81,7 @@ class Machine:
                 raise MeshError(
                     message(
                         f"a table of the machine `{self.name}` holds no times",
-                        f"{table.kind} over {'+'.join(table.axes)}: got {table.points!r:.80}",
+                        f"{table.kind} over {'+'.join(table.axes)}: got {spelt(table.points)}",
                         remedy="Give at least one point of bytes and seconds, all finite.",
                     )
                 )

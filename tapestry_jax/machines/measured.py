@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.sharding import Mesh, PartitionSpec
 
-from combinators.errors import MeshError, first_line, message
+from combinators.errors import MeshError, first_line, message, spelt
 from combinators.frozen import dataclass
 from tapestry_jax.machines.cpu import shared_memory
 from tapestry_jax.machines.figures import Figure, Link, Table
@@ -43,7 +43,7 @@ def measure(mesh: Any) -> Machine:
     """
     if not isinstance(mesh, Mesh) or not all(hasattr(device, "memory_stats") for device in mesh.devices.flat):
         raise MeshError(
-            message("only a mesh of devices can be measured", f"got {mesh!r:.80}", remedy="Make one with tp.mesh().")
+            message("only a mesh of devices can be measured", f"got {spelt(mesh)}", remedy="Make one with tp.mesh().")
         )
     device: Any = mesh.devices.flat[0]
     try:

@@ -21,7 +21,7 @@ import math
 from collections.abc import Sequence
 from functools import lru_cache
 
-from combinators.errors import MeshError, message
+from combinators.errors import MeshError, message, spelt
 from tapestry_jax.machines.figures import Link, Table
 from tapestry_jax.machines.laid import Laid, Line, Place
 
@@ -42,7 +42,9 @@ def seconds(laid: Laid, kind: str, axes: tuple[str, ...], size: float) -> float:
       MeshError: for a kind that has no price, rather than the price of another.
     """
     if kind not in KINDS:
-        raise MeshError(message("this collective has no price", f"got {kind!r:.60}", f"priced are {', '.join(KINDS)}"))
+        raise MeshError(
+            message("this collective has no price", f"got {spelt(kind, 60)}", f"priced are {', '.join(KINDS)}")
+        )
     places = [place for place in map(laid.place, axes) if place.inside * place.outside > 1]
     if not places or not size:
         return 0.0

@@ -11,7 +11,7 @@ from jax import lax
 from combinators import aggregators
 from combinators.arguments import is_whole, read_number
 from combinators.arrows.program import Program, program
-from combinators.errors import GraphError, message
+from combinators.errors import GraphError, message, spelt
 from combinators.leaves.einsum import einsum
 from combinators.leaves.fold import fold
 from combinators.leaves.index import index
@@ -73,11 +73,11 @@ def cross_entropy_with(
     own = "of cross_entropy_with"
     share, weight = read_number(label_smoothing, f"label_smoothing= {own}"), read_number(z_loss, f"z_loss= {own}")
     if not 0 <= share <= 1 or weight < 0:
-        details = (f"label_smoothing is {label_smoothing!r:.40}, z_loss {z_loss!r:.40}",)
+        details = (f"label_smoothing is {spelt(label_smoothing, 40)}, z_loss {spelt(z_loss, 40)}",)
         remedy = "Pass a share from 0 to 1, and a weight from 0 on."
         raise GraphError(message(f"no such options {own}", *details, remedy=remedy))
     if ignore_index is not None and not (is_whole(ignore_index) and -(2**31) <= ignore_index < 2**31):
-        details = ("expected an integer of 32 bits, or None", f"got {ignore_index!r:.40}")
+        details = ("expected an integer of 32 bits, or None", f"got {spelt(ignore_index, 40)}")
         raise GraphError(message(f"ignore_index= {own} is no target", *details, remedy="Pass one, such as -100."))
     ignored = None if ignore_index is None else int(ignore_index)
 

@@ -9,7 +9,7 @@ import numpy as np
 from flax import nnx
 
 from combinators.arguments import read_count, read_dimension, read_list
-from combinators.errors import GraphError, message
+from combinators.errors import GraphError, message, spelt
 
 
 def read_sizes(value: Any, what: str) -> tuple[int, ...]:
@@ -32,7 +32,7 @@ def read_dims(value: Any, count: int | None, what: str) -> tuple[str, ...]:
     names = tuple(read_dimension(name, f"a name in {what}") for name in listed)
     if count is not None and len(names) != count:
         remedy = f"Pass {count}, one for each dimension."
-        raise GraphError(message(f"{what} are not what they should be", f"got {names!r:.80}", remedy=remedy))
+        raise GraphError(message(f"{what} are not what they should be", f"got {spelt(names)}", remedy=remedy))
     return names
 
 
@@ -49,7 +49,7 @@ def read_float_dtype(value: Any, what: str) -> Any:
     except (TypeError, ValueError):
         dtype = None
     if dtype is None or not jnp.issubdtype(dtype, jnp.inexact):
-        details = ("expected a dtype of floats", f"got {type(value).__name__}: {value!r:.80}")
+        details = ("expected a dtype of floats", f"got {type(value).__name__}: {spelt(value)}")
         raise GraphError(message(f"{what} is not what it should be", *details, remedy="Pass one, such as jnp.float32."))
     return value
 
@@ -72,5 +72,5 @@ def read_rngs(value: Any, own: str) -> nnx.Rngs:
     """
     if isinstance(value, nnx.Rngs):
         return value
-    details = ("expected nnx.Rngs", f"got {type(value).__name__}: {value!r:.80}")
+    details = ("expected nnx.Rngs", f"got {type(value).__name__}: {spelt(value)}")
     raise GraphError(message(f"rngs= {own} is not what it should be", *details, remedy="Pass rngs=nnx.Rngs(0)."))

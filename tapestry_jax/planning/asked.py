@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from combinators.arguments import read_name
-from combinators.errors import PlanError, message
+from combinators.errors import PlanError, message, spelt
 from combinators.frozen import dataclass
 from combinators.graphs.graph import Graph
 from tapestry_jax.planning.entries.layouts import Named, place_layouts, read_layouts
@@ -101,7 +101,7 @@ def _read_ops(ops: Any, mesh: MeshShape) -> tuple[tuple[str, Entries], ...]:
         raise PlanError(
             message(
                 "ops is a mapping from paths to entries",
-                f"got {type(ops).__name__}: {ops!r:.80}",
+                f"got {type(ops).__name__}: {spelt(ops)}",
                 remedy='Write ops={"decoder/3/attention": {"heads": None}}.',
             )
         )

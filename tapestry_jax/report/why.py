@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from combinators.errors import MeshError, PlanError, message
+from combinators.errors import MeshError, PlanError, message, spelt
 from combinators.frozen import dataclass
 from combinators.graphs import walk
 from combinators.graphs.graph import Graph
@@ -102,7 +102,7 @@ def why(
     exception = read_entries(wanted, MeshShape.of(mesh), f"plan.why({path!r}, ...)")
     if not exception:
         raise PlanError(
-            message(f"plan.why asks nothing of {path!r}", f"got {wanted!r:.80}", remedy='Write {"heads": "model"}.')
+            message(f"plan.why asks nothing of {path!r}", f"got {spelt(wanted)}", remedy='Write {"heads": "model"}.')
         )
     check_exception_names(graph, path, exception, "plan.why")
     before = price(schedule, machine, grad)

@@ -10,7 +10,7 @@ import jax
 from combinators.arguments import read_dimension, read_flag
 from combinators.arrows.arrow import Arrow
 from combinators.arrows.tracing import trace
-from combinators.errors import GraphError, PlanError, message
+from combinators.errors import GraphError, PlanError, message, spelt
 from combinators.graphs.evaluate import flatten_arguments
 from combinators.graphs.graph import Graph
 from combinators.index_space.tensor_type import TensorType, type_of
@@ -62,14 +62,16 @@ def planned(
       float32(i=5, k=4) True
     """
     if not isinstance(plan, Plan):  # pyright: ignore[reportUnnecessaryIsInstance]
-        details = f"got {type(plan).__name__}: {plan!r:.80}"
+        details = f"got {type(plan).__name__}: {spelt(plan)}"
         raise PlanError(message("tp.planned takes a plan first", details, remedy="Write tp.planned(plan, f, *specs)."))
     if not callable(program) and not isinstance(program, Arrow):
-        details = f"got {type(program).__name__}: {program!r:.80}"
+        details = f"got {type(program).__name__}: {spelt(program)}"
         remedy = "Pass the arrow, module or function that the graph of the plan was made of."
         raise PlanError(message("tp.planned traces a program again for other sizes", details, remedy=remedy))
+    for spec in specs:
+        _check_spec(spec)
     if names is not None and not isinstance(names, str | Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-        details = ("expected a signature, or a mapping of inputs to names", f"got {names!r:.80}")
+        details = ("expected a signature, or a mapping of inputs to names", f"got {spelt(names)}")
         raise PlanError(message("names= of tp.planned", *details, remedy="Write them as for tp.lift."))
     lifted = {
         "names": names,
@@ -78,6 +80,16 @@ def planned(
         "maps": read_flag(maps, "maps= of tp.planned"),
     }
     return Planned(plan, program, specs, lifted)
+
+
+def _check_spec(spec: Any) -> None:
+    """Refuse what is a leaf of no arguments: neither has it a shape, nor is it a number or a module."""
+    for leaf in jax.tree.leaves(spec):
+        is_type = hasattr(leaf, "shape") or isinstance(leaf, bool | int | float | complex | str)
+        if not is_type and type(leaf) is object:
+            details = f"got {type(leaf).__name__}: {spelt(leaf)}"
+            remedy = "Pass a jax.ShapeDtypeStruct, a tp.TensorType or an array."
+            raise PlanError(message("tp.planned takes the types of the arguments", details, remedy=remedy))
 
 
 class Planned(Immutable):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from combinators.errors import MeshError, PlanError, message
+from combinators.errors import MeshError, PlanError, message, spelt
 from combinators.graphs.graph import Graph
 from tapestry_jax.plan import Plan
 from tapestry_jax.searching.answered import answer, plan_for
@@ -61,7 +61,7 @@ def _several(mesh: Any) -> MeshError:
     return MeshError(
         message(
             "tp.pareto takes one mesh",
-            f"got {type(mesh).__name__}: {mesh!r:.80}",
+            f"got {type(mesh).__name__}: {spelt(mesh)}",
             remedy="Give one of them; tp.search chooses among several, and what it finds has a mesh.",
         )
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from combinators.arguments import read_flag, read_name
-from combinators.errors import PlanError, message
+from combinators.errors import PlanError, message, spelt
 from combinators.frozen import dataclass
 from combinators.graphs.evaluate import check_arguments
 from combinators.graphs.graph import Graph
@@ -113,7 +113,7 @@ class ShardedGraph(Immutable):
         from tapestry_jax.shards.lowered.against import check_lowered
 
         if not is_program(jaxpr):
-            got = f"got {type(jaxpr).__name__}: {jaxpr!r:.80}"
+            got = f"got {type(jaxpr).__name__}: {spelt(jaxpr)}"
             raise PlanError(
                 message("blocks are held against a traced program", got, remedy="Pass plan.compile().jaxpr().")
             )
@@ -204,7 +204,12 @@ class ShardedGraph(Immutable):
             yield from blocks_at(self.shared, program, step)
 
     def count(self, path: str = "") -> int:
-        """How many blocks there are, copies on other devices left out; those in loops in every iteration."""
+        """How many blocks there are, copies on other devices left out; those in loops in every iteration.
+
+        Raises:
+          PlanError: where no operation lies at or below the path.
+        """
+        self._below(path)
         return sum(
             count_blocks(self.shared, step) * times
             for _, step, times in families(self.program)
@@ -248,7 +253,8 @@ class ShardedGraph(Immutable):
         return ShardedGraph(*shards_from_json(text, allow))
 
     def _below(self, path: str) -> list[tuple[Program, Block]]:
-        read_name(path, "the path of blocks", PlanError) if path else None
+        if not isinstance(path, str) or path:  # pyright: ignore[reportUnnecessaryIsInstance]
+            read_name(path, "the path of blocks", PlanError)
         found = [(program, step) for program, step, _ in families(self.program) if is_inside(step.path, path)]
         if path and not found:
             raise PlanError(
@@ -276,7 +282,7 @@ def _check_graph(graph: object) -> None:
         raise PlanError(
             message(
                 "blocks are proved to compute a graph",
-                f"got {type(graph).__name__}: {graph!r:.80}",
+                f"got {type(graph).__name__}: {spelt(graph)}",
                 remedy="Pass the graph that was planned: shards.verify(tp.trace(f, *specs)).",
             )
         )

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from combinators.arguments import is_whole
-from combinators.errors import FormatError, message
+from combinators.errors import FormatError, message, spelt
 from tapestry_jax.storage.protocols import Box, Names, Sink, Stored
 
 MOST_AXES = 32
@@ -60,7 +60,7 @@ def check_box(box: Any, shape: tuple[int, ...], where: str) -> Box:
             0 <= start <= stop <= size for (start, stop), size in zip(found, shape, strict=True)
         )
     if found is None or not is_right:
-        details = (f"`{where}` has the shape {shape}", f"got {box!r:.120}")
+        details = (f"`{where}` has the shape {shape}", f"got {spelt(box, 120)}")
         remedy = "Give (start, stop) for every axis, 0 <= start <= stop <= size."
         raise FormatError(message("a box does not lie within its tensor", *details, remedy=remedy))
     return tuple((int(start), int(stop)) for start, stop in found)
@@ -110,7 +110,7 @@ def check_shape(shape: Any, dtype: np.dtype[Any], what: str) -> tuple[int, ...]:
         return tuple(map(int, sizes))
     expected = f"expected at most {MOST_AXES} sizes, whole numbers from 0 on, below 2**63 bytes in all"
     raise FormatError(
-        message(f"{what} has no shape", expected, f"got {shape!r:.120}", remedy="Look at where it is from.")
+        message(f"{what} has no shape", expected, f"got {spelt(shape, 120)}", remedy="Look at where it is from.")
     )
 
 
@@ -124,7 +124,7 @@ def check_chunks(chunks: Any, shape: tuple[int, ...], what: str) -> tuple[int, .
     if len(sizes) != len(shape) or not all(is_whole(size) and size >= 1 for size in sizes):
         expected = f"expected {len(shape)} whole numbers from 1 on, for the shape {shape}"
         remedy = "Write a tuple: chunks=(64, 512)."
-        raise FormatError(message(f"chunks of {what}", expected, f"got {chunks!r:.120}", remedy=remedy))
+        raise FormatError(message(f"chunks of {what}", expected, f"got {spelt(chunks, 120)}", remedy=remedy))
     return tuple(max(1, min(int(chunk), size)) for chunk, size in zip(sizes, shape, strict=True))
 
 
@@ -146,4 +146,6 @@ def check_names(names: Any, rank: int, what: str) -> Names | None:
     if len(found) == rank and all(isinstance(name, str) and name for name in real) and len({*real}) == len(real):
         return found if real else None
     expected = f"expected {rank} names, each once, None for an axis without one"
-    raise FormatError(message(f"names of {what}", expected, f"got {names!r:.120}", remedy='Write ("row", "column").'))
+    raise FormatError(
+        message(f"names of {what}", expected, f"got {spelt(names, 120)}", remedy='Write ("row", "column").')
+    )

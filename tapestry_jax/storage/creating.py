@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from combinators.arguments import is_whole, read_flag
-from combinators.errors import FormatError, message
+from combinators.errors import FormatError, message, spelt
 from combinators.frozen import dataclass
 from tapestry_jax.storage.boxes import check_chunks, check_names, check_shape
 from tapestry_jax.storage.dtypes import ALL, read_dtype
@@ -128,7 +128,7 @@ def create(
     known = find_format(place, format, "tp.create")
     local, replaces = place.local("tp.create: a tensor"), read_flag(overwrite, "overwrite= of tp.create")
     if chunks is not None and (not isinstance(chunks, tuple | list) or not all(is_whole(n) and n > 0 for n in chunks)):  # pyright: ignore[reportUnnecessaryIsInstance]
-        details = ("expected whole numbers from 1 on, one for every axis", f"got {chunks!r:.80}")
+        details = ("expected whole numbers from 1 on, one for every axis", f"got {spelt(chunks)}")
         raise FormatError(message(f"chunks of `{local}`", *details, remedy="Write a tuple: chunks=(64, 512)."))
     made = Creation(local.absolute(), str(local), known, None if chunks is None else tuple(chunks), replaces)
     _has(known.make, made)

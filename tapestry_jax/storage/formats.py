@@ -7,7 +7,7 @@ from functools import partial as given
 from pathlib import Path
 from typing import Any, cast
 
-from combinators.errors import FormatError, message
+from combinators.errors import FormatError, message, spelt
 from combinators.frozen import dataclass
 from tapestry_jax.storage.chunked.fetched import open_fetched
 from tapestry_jax.storage.chunked.gate import beside
@@ -168,7 +168,7 @@ def find_format(place: Place, name: Any, what: str) -> Format:
         return known
     suffixes = [suffix for row in FORMATS.values() for suffix in row.suffixes]
     details = (f"expected one of {', '.join(suffixes)}, or format= one of {', '.join(FORMATS)}",)
-    got = f"got {place.text!r:.120}" if name is None else f"got format={name!r:.40}"
+    got = f"got {spelt(place.text, 120)}" if name is None else f"got format={spelt(name, 40)}"
     raise FormatError(message(f"{what} does not know the format", *details, got, remedy='Say it: format="zarr".'))
 
 
@@ -176,5 +176,5 @@ def _check_single(place: Place, tensor: str | None, what: str) -> None:
     if tensor is not None:
         remedy = "Leave the name out."
         raise FormatError(
-            message(f"a file {what} holds one tensor", f"got {tensor!r:.80} of {place.text}", remedy=remedy)
+            message(f"a file {what} holds one tensor", f"got {spelt(tensor)} of {place.text}", remedy=remedy)
         )

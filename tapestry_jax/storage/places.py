@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
-from combinators.errors import FormatError, message
+from combinators.errors import FormatError, message, spelt
 from combinators.frozen import dataclass
 
 POSTGRES = ("postgresql", "postgres")
@@ -77,7 +77,7 @@ def read_place(path: Any, what: str) -> Place:
     """
     text = fspath(path) if isinstance(path, str | PathLike) else None
     if not isinstance(text, str) or not text or "\0" in text:
-        raise FormatError(message(f"{what} takes a path", f"got {path!r:.80}", remedy=_REMEDY))
+        raise FormatError(message(f"{what} takes a path", f"got {spelt(path)}", remedy=_REMEDY))
     if "://" not in text:
         return Place(text, Path(text), None)
     shown = shown_address(text)
@@ -135,4 +135,4 @@ def read_inner(name: Any, what: str) -> str:
     if is_right and not any(part in ("", ".", "..") for part in name.split("/")) and ":" not in name:
         return str(name)
     remedy = "Write a relative name such as 'layer/weight'."
-    raise FormatError(message(f"{what} is no name of a tensor", f"got {name!r:.80}", remedy=remedy))
+    raise FormatError(message(f"{what} is no name of a tensor", f"got {spelt(name)}", remedy=remedy))

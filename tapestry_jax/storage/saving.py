@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from combinators.arguments import read_flag
-from combinators.errors import FormatError, message
+from combinators.errors import FormatError, message, spelt
 from tapestry_jax.storage.errors import of_system
 from tapestry_jax.storage.files.npz import write_npz
 from tapestry_jax.storage.files.safetensors import write_safetensors
@@ -105,7 +105,7 @@ def _writer(path: Path, format: Any) -> Callable[[Path, Mapping[str, Stored]], N
     name = _format(path, format) or ""
     if name in _WRITERS:
         return _WRITERS[name]
-    details = (f"expected one of {', '.join(_WRITERS)}", f"got {name!r:.40}")
+    details = (f"expected one of {', '.join(_WRITERS)}", f"got {spelt(name, 40)}")
     remedy = 'Say it: format="npz"; .npy and Zarr are written by tp.create.'
     raise FormatError(message("save does not know the format", *details, remedy=remedy))
 
@@ -114,5 +114,5 @@ def _checked(tensors: Any, where: str) -> dict[str, Stored]:
     is_right = isinstance(tensors, Mapping) and bool(tensors)
     if not is_right or not all(isinstance(each, Stored) for each in tensors.values()):
         remedy = 'Pass {"x": tp.open(path)}; arrays in memory: {"x": stored(array)}.'
-        raise FormatError(message(f"`{where}` is written from tensors by name", f"got {tensors!r:.80}", remedy=remedy))
+        raise FormatError(message(f"`{where}` is written from tensors by name", f"got {spelt(tensors)}", remedy=remedy))
     return {read_inner(name, f"a name in `{where}`"): tensor for name, tensor in tensors.items()}

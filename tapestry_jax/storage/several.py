@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, TypeVar, cast
 
-from combinators.errors import FormatError, message
+from combinators.errors import FormatError, message, spelt
 from combinators.stored.json import shown, text_of
 
 _MOST_TOLD = 20
@@ -25,7 +25,7 @@ def choose(found: Iterable[str], tensor: str | None, where: str) -> str:
         return tensor
     told = ", ".join(f"`{shown(name[:60])}`" for name in names[:_MOST_TOLD]) or "nothing"
     more = f" and {len(names) - _MOST_TOLD} more" * (len(names) > _MOST_TOLD)
-    got = "got no name" if tensor is None else f"got {tensor!r:.80}"
+    got = "got no name" if tensor is None else f"got {spelt(tensor)}"
     headline = f"`{where}` holds no such tensor" if tensor is not None else f"`{where}` holds several tensors"
     headline = headline if names else f"`{where}` holds no tensor"
     remedy = "Name one of them: tp.open(path, name)." if names else "Look at the path."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from combinators.errors import spelt
 from tapestry_jax.fabric.catalogue.connection import Connection
 from tapestry_jax.fabric.tensors.records import (
     Block,
@@ -70,7 +71,7 @@ def token(catalogue: Connection, number: int) -> str:
 def _found(catalogue: Connection, number: object, name: str) -> Version:
     found = version(catalogue, number) if isinstance(number, int) else None
     if found is None:
-        raise damaged("a tensor has no version", f"{name!r:.80}: version {number!r:.40}")
+        raise damaged("a tensor has no version", f"{spelt(name)}: version {spelt(number, 40)}")
     return found
 
 
@@ -89,7 +90,7 @@ def block(catalogue: Connection, number: int, position: int) -> Block | None:
 
 def _block(file: object, checksum: object, made: object) -> Block:
     if not (file is None or isinstance(file, str)) or not isinstance(checksum, str):
-        raise damaged("a block has no file that can be read", f"{file!r:.80}")
+        raise damaged("a block has no file that can be read", f"{spelt(file)}")
     return Block(file, checksum, made_from_row(made))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from combinators.errors import FormatError, GraphError, message
+from combinators.errors import FormatError, GraphError, message, spelt
 from combinators.index_space.tensor_type import TensorType
 from tapestry_jax.fabric.drafts import Origin, check_free, commit, discard, kind_of, write_draft
 from tapestry_jax.fabric.errors import FabricError
@@ -89,7 +89,7 @@ def open_source(source: Any, tensor: str | None, format: str | None, names: Any)
         detail = {"path": place, "tensor": tensor, "format": format, "fingerprint": found.fingerprint()}
         return found, Origin("load", detail)
     if tensor is not None or format is not None:
-        given = f"tensor={tensor!r:.40}" if tensor is not None else f"format={format!r:.40}"
+        given = f"tensor={spelt(tensor, 40)}" if tensor is not None else f"format={spelt(format, 40)}"
         headline = "tensor= and format= say what is read of a file, and this is none"
         details = f"got {given} beside {type(source).__name__}"
         raise FormatError(message(headline, details, remedy="Leave it out, or pass the path of a file."))

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from combinators.arguments import read_list
-from combinators.errors import message
+from combinators.errors import message, spelt
 from combinators.frozen import dataclass
 from combinators.index_space.tensor_type import TensorType
 from tapestry_jax.fabric.arrays import Pieces, array_of
@@ -99,7 +99,7 @@ def _stream(
     plan = how.plan
     if plan is not None and not isinstance(plan, Plan):
         remedy = "Write all entries into over=, as tp.stream takes them."
-        raise FabricError(message(f"{where}: a stream has one set of entries", f"got {plan!r:.80}", remedy=remedy))
+        raise FabricError(message(f"{where}: a stream has one set of entries", f"got {spelt(plan)}", remedy=remedy))
     if plan is not None:
         read_plan(plan, program.graph, opened.mesh, (), where)  # that it is one of this program
     streamed = None

@@ -10,7 +10,7 @@ import numpy as np
 
 from combinators.arrows.part import Part
 from combinators.arrows.tracing import trace
-from combinators.errors import message
+from combinators.errors import message, spelt
 from combinators.graphs.graph import Graph
 from combinators.index_space.tensor_type import TensorType
 from tapestry_jax.fabric.catalogue import reads
@@ -44,7 +44,7 @@ def hold(
     holders = target.holders() if isinstance(target, Part) else []
     if not holders:
         remedy = "Leave parameters= out; of a plain module apply tp.lift(module, x), whose variables are inputs."
-        details = ("expected a module of tp.nnx, or an arrow with arrays of its own", f"got {function!r:.80}")
+        details = ("expected a module of tp.nnx, or an arrow with arrays of its own", f"got {spelt(function)}")
         raise FabricError(message(f"{where}: the program holds no arrays that can be named", *details, remedy=remedy))
     graph = trace(function, *types)
     arrays = jax.tree.leaves([holder.held() for holder in holders])

@@ -10,7 +10,7 @@ import jax
 
 from combinators.arrows.part import Part
 from combinators.arrows.tracing import trace
-from combinators.errors import FormatError, GraphError, KernelError, PlanError, message
+from combinators.errors import FormatError, GraphError, KernelError, PlanError, message, spelt
 from combinators.frozen import dataclass
 from combinators.graphs.graph import Graph
 from combinators.index_space.naming import is_coined
@@ -134,10 +134,13 @@ def read_plan(asked: Any, graph: Graph, mesh: Any, layouts: Sequence[Layout], wh
             remedy = "Plan the graph of this program, for the types of these tensors."
             raise FabricError(message(f"{where}: the plan is one of another program", remedy=remedy))
         return asked
+    if asked is not None and not isinstance(asked, Mapping):
+        told = f"got {type(asked).__name__}: {spelt(asked)}"
+        raise FabricError(message(f"{where}: plan= is no plan", told, remedy="Pass entries as tp.plan takes them."))
     if mesh is None:
         if asked:
             remedy = "Open the fabric with a mesh: tp.Fabric(path, mesh=mesh)."
-            raise FabricError(message(f"{where}: a plan needs a mesh", f"got {asked!r:.80}", remedy=remedy))
+            raise FabricError(message(f"{where}: a plan needs a mesh", f"got {spelt(asked)}", remedy=remedy))
         return None
     return plan_by_hand(graph, mesh, asked) if asked is not None else _followed(graph, mesh, layouts)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from combinators.errors import PlanError, TapestryError, first_line, message
+from combinators.errors import PlanError, TapestryError, first_line, message, spelt
 from tapestry_jax.fabric.arrays import Pieces
 from tapestry_jax.fabric.blocks.files import checksum
 from tapestry_jax.fabric.catalogue import reads, writes
@@ -118,7 +118,7 @@ class Recovery:
             case "copy":
                 return self._copied(array, operation, piece, version, where, depth)
             case _:
-                raise damaged("an operation is of no kind that is known", f"{operation.kind!r:.40}")
+                raise damaged("an operation is of no kind that is known", f"{spelt(operation.kind, 40)}")
 
     def _loaded(
         self, operation: Operation, piece: Piece, block: Block, version: Version, where: str
@@ -128,7 +128,9 @@ class Recovery:
         # A catalogue may come from anybody: what it says is no reason to ask other machines.
         if "://" in path:
             remedy = "Load it again: fabric.load(name, address, overwrite=True)."
-            raise FabricError(message(f"{where}: it came from {path!r:.200}, which is not asked again", remedy=remedy))
+            raise FabricError(
+                message(f"{where}: it came from {spelt(path, 200)}, which is not asked again", remedy=remedy)
+            )
         names = version.kind.type.names if any(version.kind.type.names) else None
         found, now = open_source(path, said.get("tensor"), said.get("format"), names)
         try:
@@ -137,7 +139,7 @@ class Recovery:
             # A copy of the file, or one that has lost other parts, holds the same bytes here.
             if (array := _same(found, piece.block, block)) is not None:
                 return array
-            told_ = f"{path!r:.200} is another file by now"
+            told_ = f"{spelt(path, 200)} is another file by now"
             raise FabricError(message(f"{where}: what it was loaded from changed", told_, remedy=_RESTORE))
         finally:
             found.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from typing import Any
 
-from combinators.errors import message
+from combinators.errors import message, spelt
 from tapestry_jax.fabric.errors import FabricError
 from tapestry_jax.fabric.opened import Opened
 from tapestry_jax.fabric.streams.sources import FabricSource
@@ -21,6 +21,6 @@ def export_whole(opened: Opened, name: str, path: Any, format: str | None, chunk
     """
     if chunks is not None:
         remedy = "Leave chunks= out, or export to .zarr."
-        raise FabricError(message(f"export {name!r}: this format has no chunks", f"got {chunks!r:.80}", remedy=remedy))
+        raise FabricError(message(f"export {name!r}: this format has no chunks", f"got {spelt(chunks)}", remedy=remedy))
     with closing(FabricSource.pinned(opened, name)) as source:
         save(path, {name: source}, format=format, overwrite=overwrite)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from combinators.arguments import is_whole, read_list
-from combinators.errors import message
+from combinators.errors import message, spelt
 from combinators.frozen import dataclass
 from combinators.index_space.tensor_type import TensorType
 from tapestry_jax.fabric.errors import FabricError
@@ -116,7 +116,7 @@ def read_chunks(asked: Any, kind: TensorType, where: str) -> tuple[int, ...] | N
         return None
     found = read_list(asked, f"chunks= of {where}", FabricError)
     if len(found) != kind.ndim or not all(isinstance(each, int) and each > 0 for each in found):
-        told = f"expected {kind.ndim} sizes for {kind}, got {asked!r:.80}"
+        told = f"expected {kind.ndim} sizes for {kind}, got {spelt(asked)}"
         raise FabricError(message(f"{where}: these are no sizes of blocks", told, remedy="Write chunks=(64, 512)."))
     return found
 
@@ -126,7 +126,7 @@ def _axis(key: Any, kind: TensorType, where: str) -> int:
         return kind.names.index(key)
     if is_whole(key) and -kind.ndim <= int(key) < kind.ndim:
         return int(key) % kind.ndim
-    raise _wrong(where, kind, f"it has no axis {key!r:.80}", key)
+    raise _wrong(where, kind, f"it has no axis {spelt(key)}", key)
 
 
 def _range(part: Any, axis: int, kind: TensorType, where: str) -> tuple[int, int]:
@@ -139,12 +139,12 @@ def _range(part: Any, axis: int, kind: TensorType, where: str) -> tuple[int, int
     elif isinstance(part, tuple) and len(cast("tuple[Any, ...]", part)) == 2:
         bounds = cast("tuple[Any, ...]", part)
     if len(bounds) != 2 or not all(map(is_whole, bounds)):
-        raise _wrong(where, kind, f"axis {called}: expected a slice without a step, got {part!r:.80}", part)
+        raise _wrong(where, kind, f"axis {called}: expected a slice without a step, got {spelt(part)}", part)
     start, stop = (int(bound) + size * (int(bound) < 0) for bound in bounds)
     if not 0 <= start <= stop <= size:
-        raise _wrong(where, kind, f"axis {called}: {part!r:.80} does not lie in 0:{size}", part)
+        raise _wrong(where, kind, f"axis {called}: {spelt(part)} does not lie in 0:{size}", part)
     return start, stop
 
 
 def _wrong(where: str, kind: TensorType, why: str, asked: Any) -> FabricError:
-    return FabricError(message(f"{where}: this is no box of {kind}", why, f"got {asked!r:.120}", remedy=_REMEDY))
+    return FabricError(message(f"{where}: this is no box of {kind}", why, f"got {spelt(asked, 120)}", remedy=_REMEDY))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from typing import Any
 
-from combinators.errors import message
+from combinators.errors import message, spelt
 from tapestry_jax.fabric.errors import FabricError
 
 LONGEST = 200
@@ -24,7 +24,7 @@ def read_tensor_name(name: Any, what: str = "a tensor") -> str:
     """
     why = _objection(name)
     if why is not None:
-        shown = f"{type(name).__name__}: {name!r:.80}"
+        shown = f"{type(name).__name__}: {spelt(name)}"
         raise FabricError(message(f"{what} cannot have this name: {why}", f"got {shown}", remedy=_REMEDY))
     return str(name)
 

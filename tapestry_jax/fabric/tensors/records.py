@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, cast
 
-from combinators.errors import FormatError, GraphError, message
+from combinators.errors import FormatError, GraphError, message, spelt
 from combinators.frozen import dataclass
 from combinators.index_space.tensor_type import TensorType
 from combinators.stored.json import read_json, text_of
@@ -98,10 +98,10 @@ def kind_from_row(dtype: Any, dims: Any, chunks: Any, layout: Any) -> Kind:
         cut = tuple(_listed(chunks))
         places = tuple((str(name), tuple(map(str, axes))) for name, axes in _listed(layout))
     except (TypeError, ValueError, GraphError) as error:
-        raise damaged("a tensor has no type that can be read", f"{dtype!r:.40}, {dims!r:.80}") from error
+        raise damaged("a tensor has no type that can be read", f"{spelt(dtype, 40)}, {spelt(dims)}") from error
     whole = all(type(chunk) is int and 0 < chunk < 2**63 for chunk in cut)
     if not whole or len(cut) != kind.ndim or any(size >= 2**63 for size in kind.shape):
-        raise damaged("the blocks of a tensor have no sizes that can be read", f"{chunks!r:.80} for {kind}")
+        raise damaged("the blocks of a tensor have no sizes that can be read", f"{spelt(chunks)} for {kind}")
     return Kind(kind, cut, places)
 
 
@@ -121,7 +121,7 @@ def made_from_row(text: Any) -> Made:
     try:
         found = [(operation, output) for operation, output in _listed(text, 2**16)]
     except (TypeError, ValueError) as error:
-        raise damaged("how a block was made cannot be read", f"{text!r:.80}") from error
+        raise damaged("how a block was made cannot be read", f"{spelt(text)}") from error
     return tuple((number_from_row(operation), number_from_row(output)) for operation, output in found)
 
 
@@ -132,7 +132,7 @@ def number_from_row(value: Any) -> int:
       FormatError: for anything else.
     """
     if type(value) is not int or not -(2**63) <= value < 2**63:
-        raise damaged("a number cannot be read", f"{value!r:.80}")
+        raise damaged("a number cannot be read", f"{spelt(value)}")
     return value
 
 
@@ -145,7 +145,7 @@ def text_from_row(value: Any) -> str:
     try:
         return text_of(value, "the row")
     except FormatError as error:
-        raise damaged("a text cannot be read", f"{value!r:.80}") from error
+        raise damaged("a text cannot be read", f"{spelt(value)}") from error
 
 
 def _listed(text: Any, most: int = _MOST_AXES) -> list[Any]:
@@ -169,7 +169,7 @@ def detail_from_row(text: Any) -> dict[str, Any]:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise damaged("an operation cannot be read", f"{text!r:.80}")
+        raise damaged("an operation cannot be read", f"{spelt(text)}")
     return cast("dict[str, Any]", found)
 
 

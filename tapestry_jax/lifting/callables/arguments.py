@@ -12,7 +12,7 @@ from typing import Any, cast
 import jax
 import numpy as np
 
-from combinators.errors import GraphError, message
+from combinators.errors import GraphError, message, spelt
 from combinators.frozen import dataclass
 from combinators.index_space.tensor_type import TensorType, is_key
 from combinators.kernels.kernel import short_name
@@ -209,7 +209,7 @@ def _name(function: Any) -> str:
 
 
 def _described(thing: Any) -> str:
-    return "an array" if _is_spec(thing) else f"{type(thing).__name__}: {thing!r:.80}"
+    return "an array" if _is_spec(thing) else f"{type(thing).__name__}: {spelt(thing)}"
 
 
 def _label(module: Any) -> str:

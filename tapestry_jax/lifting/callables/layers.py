@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from combinators.arguments import read_mapping, read_name
-from combinators.errors import GraphError, message
+from combinators.errors import GraphError, message, spelt
 from combinators.graphs.graph import Graph
 from combinators.recording.function import label_of
 
@@ -68,7 +68,7 @@ def stack_layers(graph: Graph, tree: Any, argument: str | None = None) -> dict[s
       GraphError: where the graph has no such argument, or the tree no such parameter.
     """
     if not isinstance(graph, Graph):  # pyright: ignore[reportUnnecessaryIsInstance]
-        got = f"got {type(graph).__name__}: {graph!r:.80}"
+        got = f"got {type(graph).__name__}: {spelt(graph)}"
         remedy = 'Lift with tp.lift(..., stack="layer").'
         raise GraphError(message("tp.stack_layers takes a graph first", got, remedy=remedy))
     labels = [node.name for node in graph.inputs]
@@ -78,7 +78,7 @@ def stack_layers(graph: Graph, tree: Any, argument: str | None = None) -> dict[s
         raise GraphError(
             message(
                 f"tp.stack_layers cannot tell which argument of `{graph.name}` these parameters are",
-                f"the graph {told}, got argument={argument!r:.60}",
+                f"the graph {told}, got argument={spelt(argument, 60)}",
                 remedy=f'Say which: argument="{roots[0]}".' if roots else 'Lift with tp.lift(..., stack="layer").',
             )
         )

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, cast
 
-from combinators.errors import GraphError, message
+from combinators.errors import GraphError, message, spelt
 from combinators.frozen import dataclass
 
 Axes = tuple[str | None, ...]
@@ -113,7 +113,7 @@ def read_names(names: Any, arguments: Sequence[str]) -> Names:
         message(
             "names= of tp.lift is no names",
             "expected a mapping from inputs to axes, or a signature",
-            f"got {type(names).__name__}: {names!r:.80}",
+            f"got {type(names).__name__}: {spelt(names)}",
             remedy='Write names={"x": "batch seq embed"}.',
         )
     )
@@ -141,7 +141,7 @@ def _axes(value: Any, names: Any) -> Axes:
         raise GraphError(
             message(
                 "names= of tp.lift cannot be read",
-                f"expected the names of axes, got {type(value).__name__}: {value!r:.80}",
+                f"expected the names of axes, got {type(value).__name__}: {spelt(value)}",
                 remedy='Write {"x": "batch seq embed"}; leave an input out whose axes stay open.',
             )
         )
@@ -156,7 +156,7 @@ def _axes(value: Any, names: Any) -> Axes:
             message(
                 "names= of tp.lift cannot be read",
                 problem,
-                f"got {names!r:.120}",
+                f"got {spelt(names, 120)}",
                 remedy="Give every axis its own identifier, `_` to leave one open, or `...` for all others.",
             )
         )

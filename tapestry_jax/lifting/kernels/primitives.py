@@ -12,8 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from combinators import monoids
 from combinators.errors import KernelError, message
 from combinators.frozen import dataclass
+from combinators.merging.monoid import Monoid
 from tapestry_jax.lowering.on_device.varying import vary, varying_axes
 
 Params = tuple[tuple[str, Any], ...]
@@ -114,6 +116,12 @@ def _is_named(value: Any) -> bool:
     return isinstance(value, tuple)
 
 
+_MERGED = {
+    "reduce_sum": (monoids.Sum,),
+    "reduce_max": (monoids.Max,),
+    "reduce_min": (monoids.Min,),
+    "reduce_prod": (monoids.Prod,),
+}
 _NEUTRAL = {"reduce_sum": 0, "reduce_prod": 1, "reduce_or": 0, "reduce_xor": 0}
 
 
@@ -128,6 +136,11 @@ class Bound:
 
     primitive: str
     params: Params
+
+    @property
+    def merged_by(self) -> tuple[Monoid, ...] | None:
+        """The monoids of a reduction, of truths and of numbers; None of what is none, or is asked for its numbers."""
+        return _MERGED.get(self.primitive)
 
     @property
     def neutral(self) -> int | None:

@@ -8,6 +8,8 @@ from typing import Any, ClassVar
 import jax.numpy as jnp
 
 from combinators.frozen import dataclass
+from combinators.merging.monoid import Monoid
+from combinators.monoids import Sum
 from combinators.operations.outside import Widths, zeros_around
 from tapestry_jax.lifting.kernels.primitives import Params, run
 
@@ -26,6 +28,7 @@ class Products:
     primitive: str
     params: Params
     neutral: ClassVar[int] = 0
+    merged_by: ClassVar[tuple[Monoid, ...]] = (Sum,)
 
     @property
     def answers(self) -> tuple[str, ...]:

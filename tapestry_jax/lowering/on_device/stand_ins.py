@@ -19,6 +19,7 @@ from combinators.kernels.captured import program_at
 from combinators.kernels.kernel import short_name
 from combinators.operations.dense import Dense, as_dense
 from combinators.operations.execute import present
+from combinators.operations.operation import knows_its_kernel
 from combinators.operations.results import Struct
 from combinators.operations.shaped import Shaped, block_structs
 
@@ -29,8 +30,8 @@ _FEW = 2
 def check_stand_ins(shaped: Shaped, blocks: Sequence[Any], sizes: Mapping[str, int]) -> None:
     """Refuse a kernel that is said to do what the operation's own does, and gives other numbers or slopes.
 
-    A plan chooses between them, by what is cut and by platform, and so would choose the result. Kernels of this library
-    are held by its laws; of others those are asked that can be run here.
+    A plan chooses between them, by what is cut and by platform, and so would choose the result. Those are asked that
+    can be run here.
 
     Args:
       shaped: the operation with the kernels that somebody wrote.
@@ -44,7 +45,7 @@ def check_stand_ins(shaped: Shaped, blocks: Sequence[Any], sizes: Mapping[str, i
     for number, entry in enumerate(map(as_dense, shaped.operation.dense)):
         asked = "stands in", number
         if asked not in known:
-            known[asked] = not _of_this_library(entry.kernel) and _differs(shaped, entry, blocks, sizes)
+            known[asked] = not _is_held(shaped, entry) and _differs(shaped, entry, blocks, sizes)
         if known[asked]:
             raise KernelError(
                 message(
@@ -57,8 +58,10 @@ def check_stand_ins(shaped: Shaped, blocks: Sequence[Any], sizes: Mapping[str, i
             )
 
 
-def _of_this_library(kernel: Any) -> bool:
-    return is_ours(getattr(kernel, "__module__", None) or type(kernel).__module__)
+def _is_held(shaped: Shaped, entry: Dense) -> bool:
+    """Whether laws hold a kernel: one that was held against its kernel where the operation was made, and our scans."""
+    module = getattr(entry.kernel, "__module__", None) or type(entry.kernel).__module__
+    return knows_its_kernel(entry) or (shaped.operation.over is not None and is_ours(module))
 
 
 def _differs(shaped: Shaped, entry: Dense, blocks: Sequence[Any], box: Mapping[str, int]) -> bool:

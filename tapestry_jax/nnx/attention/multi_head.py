@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from combinators.arguments import read_count, read_flag, read_number
-from combinators.errors import GraphError, message
+from combinators.errors import GraphError, message, spelt
 from combinators.index_space.tensor_type import TensorType
 from combinators.leaves import random
 from combinators.leaves.attention import attention
@@ -231,7 +231,7 @@ def _read_base(base: Any, head_dim: int, own: str) -> float | None:
         return None
     number = read_number(base, f"rotary_base= {own}")
     if number <= 0 or head_dim % 2:
-        details = (f"rotary_base is {base!r:.40}, and a head has {head_dim} features",)
+        details = (f"rotary_base is {spelt(base, 40)}, and a head has {head_dim} features",)
         remedy = "Pass a positive base such as 10000.0, and heads with an even number of features."
         raise GraphError(message(f"no rotary positions {own}", *details, remedy=remedy))
     return number
@@ -241,6 +241,6 @@ def _read_scaling(scaling: Any, own: str) -> RotaryScaling | None:
     """How rotary positions are slowed down."""
     if scaling is None or isinstance(scaling, RotaryScaling):
         return scaling
-    details = ("expected a RotaryScaling, or None", f"got {type(scaling).__name__}: {scaling!r:.80}")
+    details = ("expected a RotaryScaling, or None", f"got {type(scaling).__name__}: {spelt(scaling)}")
     remedy = "Pass tp.nnx.RotaryScaling(8.0, original=8192)."
     raise GraphError(message(f"rotary_scaling= {own} is not what it should be", *details, remedy=remedy))

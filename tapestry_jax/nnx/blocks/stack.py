@@ -13,7 +13,7 @@ from jax import lax
 from combinators.arguments import read_count, read_dimension, read_function, read_list
 from combinators.arrows.loops import stack
 from combinators.arrows.repeated import record_loop, sliced_axis
-from combinators.errors import GraphError, message
+from combinators.errors import GraphError, message, spelt
 from combinators.frozen import dataclass
 from combinators.index_space.tensor_type import TensorType
 from combinators.recording.value import Value
@@ -168,7 +168,7 @@ def _named(made: _Made, over: str) -> Any:
 
 def _check_module(layer: Any) -> None:
     if not isinstance(layer, Module):
-        raise _no_layers(f"got {type(layer).__name__}: {layer!r:.80}")
+        raise _no_layers(f"got {type(layer).__name__}: {spelt(layer)}")
 
 
 def _types(layer: Module) -> dict[str, TensorType]:

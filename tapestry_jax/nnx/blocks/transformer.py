@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from combinators.arguments import is_whole, read_flag, read_number
-from combinators.errors import GraphError, message
+from combinators.errors import GraphError, message, spelt
 from combinators.frozen import dataclass
 from tapestry_jax.nnx.attention.multi_head import MultiHeadAttention
 from tapestry_jax.nnx.blocks.language_model import LanguageModel
@@ -69,7 +69,7 @@ class TransformerConfig:
         sizes: dict[str, Any] = {name: getattr(self, name) for name in names}
         sizes = {name: size for name, size in sizes.items() if size is not None or name not in _DERIVED}
         fits = {name: is_whole(size) and size >= 1 for name, size in sizes.items()}
-        wrong = [f"{name} is {size!r:.40}, expected at least 1" for name, size in sizes.items() if not fits[name]]
+        wrong = [f"{name} is {spelt(size, 40)}, expected at least 1" for name, size in sizes.items() if not fits[name]]
         if not wrong and self.embed % self.heads:
             wrong.append(f"heads is {self.heads}, which does not divide embed, {self.embed}")
         if not wrong and self.heads % sizes.get("num_key_value_heads", 1):
@@ -137,7 +137,7 @@ class Transformer(LanguageModel):
 
 def _check(config: Any, rngs: Any, name: str) -> None:
     if not isinstance(config, TransformerConfig):
-        details = ("expected a TransformerConfig", f"got {type(config).__name__}: {config!r:.80}")
+        details = ("expected a TransformerConfig", f"got {type(config).__name__}: {spelt(config)}")
         remedy = "Pass TransformerConfig(layers=2, embed=64, heads=4, vocab=256)."
         raise GraphError(message(f"config= of {name} is not what it should be", *details, remedy=remedy))
     read_rngs(rngs, f"of {name}")

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from combinators.arguments import read_count, read_flag, read_function, read_number
-from combinators.errors import GraphError, message
+from combinators.errors import GraphError, message, spelt
 from combinators.leaves.einsum import einsum
 from combinators.leaves.map import Map
 from combinators.leaves.reduce import Reduce
@@ -192,5 +192,5 @@ def _read_factor(factor: Any) -> float | None:
     number = read_number(factor, "capacity_factor= of MoE")
     if not 0 < number < math.inf:
         remedy = "Pass a positive number such as 1.25, or None to drop nothing."
-        raise GraphError(message("capacity_factor= of MoE makes no places", f"got {factor!r:.40}", remedy=remedy))
+        raise GraphError(message("capacity_factor= of MoE makes no places", f"got {spelt(factor, 40)}", remedy=remedy))
     return number

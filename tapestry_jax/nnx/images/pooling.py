@@ -11,7 +11,7 @@ import numpy as np
 from jax import lax
 
 from combinators.arguments import read_flag
-from combinators.errors import GraphError, SignatureError, message
+from combinators.errors import GraphError, SignatureError, message, spelt
 from combinators.frozen import dataclass
 from combinators.index_space.tensor_type import type_of
 from combinators.leaves.map import Map
@@ -131,7 +131,7 @@ def avg_pool(
     windows, lengths = _windows(own, x, window_shape, strides, padding)
     if not jnp.issubdtype(x.dtype, jnp.inexact):
         remedy = "Convert it: x.astype(jnp.float32)."
-        raise SignatureError(message("avg_pool averages floats", f"got {x!r:.120}", remedy=remedy))
+        raise SignatureError(message("avg_pool averages floats", f"got {spelt(x, 120)}", remedy=remedy))
     sums = _leaf("sum", windows, tuple("zero" if w.low or w.boundary == "zero" else "valid" for w in windows))(x)
     if counted:
         return sums / float(np.prod([window.size for window in windows]))
@@ -162,7 +162,7 @@ def _windows(own: str, x: Any, window_shape: Any, strides: Any, padding: Any) ->
     steps = read_per_axis(1 if strides is None else strides, rank, f"strides= of {own}")
     pad = read_padding(padding, rank, ("SAME", "VALID"), f"padding= of {own}")
     if not isinstance(pad, str) and any(max(pair) >= size for pair, size in zip(pad, sizes, strict=True)):
-        details = (f"windows of {sizes}", f"got {padding!r:.80}")
+        details = (f"windows of {sizes}", f"got {spelt(padding)}")
         remedy = "Pad by less than a window has cells."
         raise GraphError(message(f"windows of {own} may hold padding alone", *details, remedy=remedy))
     image = x if isinstance(x, Value) else type_of(x, f"the input of {own}")

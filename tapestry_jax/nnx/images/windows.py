@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from combinators.arguments import read_count, read_list
-from combinators.errors import CompositionError, GraphError, SignatureError, message
+from combinators.errors import CompositionError, GraphError, SignatureError, message, spelt
 from combinators.frozen import dataclass
 from combinators.recording.value import Value
 from tapestry_jax.nnx.options import read_sizes
@@ -56,7 +56,7 @@ def read_per_axis(value: Any, rank: int, what: str) -> tuple[int, ...]:
     """
     listed = read_list(value, what) if isinstance(value, tuple | list) else (value,) * rank
     if len(listed) != rank or any(isinstance(number, int) and number >= 2**31 for number in listed):
-        details = (f"expected {rank}, one for each axis of the image, below 2**31", f"got {value!r:.80}")
+        details = (f"expected {rank}, one for each axis of the image, below 2**31", f"got {spelt(value)}")
         raise GraphError(message(f"{what} are not what they should be", *details, remedy="Pass one number for all."))
     return tuple(read_count(number, what) for number in listed)
 
@@ -69,7 +69,7 @@ def read_window(value: Any, what: str) -> tuple[int, ...]:
     """
     sizes = read_sizes(value, what)
     if not 1 <= len(sizes) <= len(SPATIAL):
-        details = ("expected a size for each of one to three axes", f"got {value!r:.80}")
+        details = ("expected a size for each of one to three axes", f"got {spelt(value)}")
         raise GraphError(message(f"{what} is that of no image", *details, remedy="Pass one such as (3, 3)."))
     return sizes
 
@@ -88,7 +88,10 @@ def read_padding(value: Any, rank: int, allowed: tuple[str, ...], what: str) -> 
     listed = list(value) if isinstance(value, tuple | list) else [value] * rank
     pairs = [list(pair) if isinstance(pair, tuple | list) else [pair, pair] for pair in listed]
     if len(pairs) != rank or any(len(pair) != 2 or not all(map(_is_count, pair)) for pair in pairs):
-        details = (f"expected one of {', '.join(allowed)}, or a pair for each of {rank} axes", f"got {value!r:.80}")
+        details = (
+            f"expected one of {', '.join(allowed)}, or a pair for each of {rank} axes",
+            f"got {spelt(value)}",
+        )
         remedy = 'Pass padding="SAME", or numbers of cells from 0 on.'
         raise GraphError(message(f"{what} is not what it should be", *details, remedy=remedy))
     return tuple((int(low), int(high)) for low, high in pairs)
@@ -128,7 +131,7 @@ def check_image(x: Any, rank: int, channels: bool, where: str) -> None:
       SignatureError: then.
     """
     if x.ndim < rank + channels:
-        details = (f"expected {rank} axes of an image, then the channels", f"got {x!r:.120}")
+        details = (f"expected {rank} axes of an image, then the channels", f"got {spelt(x, 120)}")
         remedy = "Pass channels last, behind any leading axes."
         raise SignatureError(message(f"{where}: the input is no image", *details, remedy=remedy))
 

@@ -13,7 +13,7 @@ from jax import lax
 
 from combinators.arguments import is_whole, read_count, read_list
 from combinators.arrows.tracing import trace
-from combinators.errors import GraphError, SignatureError, message
+from combinators.errors import GraphError, SignatureError, message, spelt
 from combinators.frozen import dataclass
 from combinators.graphs.graph import Graph
 from combinators.index_space.tensor_type import TensorType
@@ -197,7 +197,7 @@ class Generator:
         counts = np.full(len(tokens), tokens.shape[1]) if lengths is None else _on_the_host(lengths)
         fits = counts.shape == tokens.shape[:1] and np.issubdtype(counts.dtype, np.integer)
         if not fits or counts.min() < 1 or counts.max() > tokens.shape[1]:
-            details = (f"expected {len(tokens)} integers from 1 to {tokens.shape[1]}", f"got {lengths!r:.80}")
+            details = (f"expected {len(tokens)} integers from 1 to {tokens.shape[1]}", f"got {spelt(lengths)}")
             raise SignatureError(message("lengths= of prompts", *details, remedy="Pass the length of each prompt."))
         read = tokens[np.arange(tokens.shape[1]) < counts[:, None]]
         vocab = self.model.embed.num_embeddings
@@ -264,10 +264,10 @@ def _on_the_host(numbers: Any) -> np.ndarray[Any, Any]:
     try:
         return np.asarray(numbers)
     except jax.errors.TracerArrayConversionError as error:
-        details = ("tokens and lengths are looked at before anything is traced", f"got {numbers!r:.80}")
+        details = ("tokens and lengths are looked at before anything is traced", f"got {spelt(numbers)}")
         raise SignatureError(message("prompts inside of jax.jit", *details, remedy="Call it from outside.")) from error
     except (TypeError, ValueError) as error:
-        details = ("expected integers in rows of one length", f"got {numbers!r:.80}")
+        details = ("expected integers in rows of one length", f"got {spelt(numbers)}")
         remedy = "Pad prompts to one length, and pass lengths=."
         raise SignatureError(message("prompts or their lengths are no array", *details, remedy=remedy)) from error
 
@@ -278,7 +278,7 @@ def _read_stop(stop: Any, vocab: int) -> tuple[int, ...]:
     )
     wrong = [token for token in listed if not is_whole(token) or not 0 <= token < vocab]
     if wrong:
-        details = (f"expected numbers from 0 to {vocab - 1}", f"got {wrong[0]!r:.80}")
+        details = (f"expected numbers from 0 to {vocab - 1}", f"got {spelt(wrong[0])}")
         remedy = "Pass tokens of the model, such as stop=(2,), or None."
         raise GraphError(message("stop= of Generator holds no tokens of the model", *details, remedy=remedy))
     return tuple(map(int, listed))
@@ -291,7 +291,7 @@ def _planner(plan: Any) -> Any:
     """What `plan=` is: a plan is of one graph, and there are two, for the prompt and for a step."""
     if callable(plan):
         return plan
-    details = ("expected a function from a graph to its plan", f"got {type(plan).__name__}: {plan!r:.80}")
+    details = ("expected a function from a graph to its plan", f"got {type(plan).__name__}: {spelt(plan)}")
     raise GraphError(message("plan= of Generator is no function", *details, remedy=_PLANNER))
 
 
@@ -299,7 +299,7 @@ def _plan_of(found: Any, graph: Graph) -> Plan | None:
     """What `plan=` gave: None leaves a program unplanned."""
     if found is None or (isinstance(found, Plan) and (found.graph is graph or found.graph.key == graph.key)):
         return found
-    details = ("expected a plan of the graph that it was given", f"got {type(found).__name__}: {found!r:.80}")
+    details = ("expected a plan of the graph that it was given", f"got {type(found).__name__}: {spelt(found)}")
     raise GraphError(message("plan= of Generator gives no plan", *details, remedy=_PLANNER))
 
 
@@ -309,7 +309,7 @@ def _is_typed(key: Any) -> bool:
 
 def _check_model(model: Any) -> None:
     if not isinstance(model, LanguageModel):
-        details = ("expected a LanguageModel", f"got {type(model).__name__}: {model!r:.80}")
+        details = ("expected a LanguageModel", f"got {type(model).__name__}: {spelt(model)}")
         remedy = "Pass one, such as tp.nnx.models.Llama, or derive yours from tp.nnx.LanguageModel."
         raise GraphError(message("model= of Generator cannot decode", *details, remedy=remedy))
     if not all(hasattr(leaf, "addressable_shards") for leaf in jax.tree.leaves(nnx.state(model))):

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Any
 
 from combinators.arguments import is_real, is_whole, read_flag
-from combinators.errors import GraphError, message
+from combinators.errors import GraphError, message, spelt
 from tapestry_jax.nnx.options import read_dtypes
 
 
@@ -36,13 +36,13 @@ def read_fields(
         if is_whole(size) and size >= 1:
             object.__setattr__(config, name, int(size))
         elif size is not None or name not in derived:
-            wrong.append(f"{name} is {size!r:.40}, expected at least 1")
+            wrong.append(f"{name} is {spelt(size, 40)}, expected at least 1")
     for name in positive:
         number: Any = getattr(config, name)
         if is_real(number) and 0 < number < float("inf"):
             object.__setattr__(config, name, float(number))
         else:
-            wrong.append(f"{name} is {number!r:.40}, expected a positive number")
+            wrong.append(f"{name} is {spelt(number, 40)}, expected a positive number")
     check(own, wrong)
     for name in flags:
         object.__setattr__(config, name, read_flag(getattr(config, name), f"{name}= of {own}"))
@@ -80,6 +80,6 @@ def read_config(config: Any, kind: type, example: str) -> None:
       GraphError: then.
     """
     if not isinstance(config, kind):
-        details = (f"expected a {kind.__name__}", f"got {type(config).__name__}: {config!r:.80}")
+        details = (f"expected a {kind.__name__}", f"got {type(config).__name__}: {spelt(config)}")
         own = kind.__name__.removesuffix("Config")
         raise GraphError(message(f"config= of {own} is not what it should be", *details, remedy=f"Pass {example}."))

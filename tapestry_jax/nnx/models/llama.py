@@ -9,6 +9,7 @@ from typing import Any, Self
 import jax.numpy as jnp
 from flax import nnx
 
+from combinators.errors import spelt
 from combinators.frozen import dataclass
 from tapestry_jax.nnx.attention.multi_head import MultiHeadAttention
 from tapestry_jax.nnx.attention.positions import RotaryScaling
@@ -84,7 +85,7 @@ class LlamaConfig:
         check("LlamaConfig", [f"head_dim is {self.head_dim}, expected an even size"] * (self.features % 2))
         scaling: Any = self.rotary_scaling
         if not isinstance(scaling, RotaryScaling | None):
-            check("LlamaConfig", [f"rotary_scaling is {scaling!r:.40}, expected a RotaryScaling"])
+            check("LlamaConfig", [f"rotary_scaling is {spelt(scaling, 40)}, expected a RotaryScaling"])
 
     @property
     def features(self) -> int:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from combinators import aggregators
 from combinators.arguments import is_real, is_whole
-from combinators.errors import GraphError, message
+from combinators.errors import GraphError, message, spelt
 from combinators.frozen import dataclass
 from combinators.leaves import random
 from combinators.leaves.fold import fold
@@ -39,11 +39,11 @@ class Sampling:
         heat, most, share = self._given()
         wrong = list[str]()
         if not (is_real(heat) and 0 <= heat < float("inf")):
-            wrong.append(f"temperature is {heat!r:.40}, expected a number from 0 on")
+            wrong.append(f"temperature is {spelt(heat, 40)}, expected a number from 0 on")
         if most is not None and not (is_whole(most) and 1 <= most < 2**31):
-            wrong.append(f"top_k is {most!r:.40}, expected at least 1, or None")
+            wrong.append(f"top_k is {spelt(most, 40)}, expected at least 1, or None")
         if share is not None and not (is_real(share) and 0 < share <= 1):
-            wrong.append(f"top_p is {share!r:.40}, expected a share above 0 and up to 1, or None")
+            wrong.append(f"top_p is {spelt(share, 40)}, expected a share above 0 and up to 1, or None")
         if wrong:
             raise GraphError(message("tokens cannot be drawn so", *wrong, remedy="Pass other options."))
         object.__setattr__(self, "temperature", float(heat))

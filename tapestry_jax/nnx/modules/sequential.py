@@ -6,7 +6,7 @@ from typing import Any
 
 from flax import nnx
 
-from combinators.errors import GraphError, message
+from combinators.errors import GraphError, message, spelt
 from tapestry_jax.nnx.modules.module import Module
 
 
@@ -26,7 +26,7 @@ class Sequential(Module):
     def __init__(self, *layers: Any) -> None:
         for at, layer in enumerate(layers):
             if not callable(layer) or isinstance(layer, type):
-                details = (f"got {type(layer).__name__}: {layer!r:.80}",)
+                details = (f"got {type(layer).__name__}: {spelt(layer)}",)
                 remedy = "Pass modules, arrows or functions."
                 raise GraphError(message(f"layer {at} of Sequential cannot be called", *details, remedy=remedy))
         self.layers = nnx.List(layers)

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import jax
 from flax import nnx
 
-from combinators.errors import GraphError, message
+from combinators.errors import GraphError, message, spelt
 from combinators.index_space.naming import AxisVariable, find, unify
 from combinators.recording.renaming import give_way
 from combinators.recording.value import Value
@@ -166,7 +166,7 @@ def _written_kind(kind: Any) -> type:
             if not isinstance(old, Value):
                 return super().set_value(value) if index is _ALL else super().set_value(value, index=index)
             if index is not _ALL and index is not ...:
-                _refuse(self.get_metadata()[_PATH], f"got an index, {index!r:.60}", "a part of it alone")
+                _refuse(self.get_metadata()[_PATH], f"got an index, {spelt(index, 60)}", "a part of it alone")
             return self.set_raw_value(value)
 
         def set_raw_value(self, value: Any, **options: Any) -> None:
@@ -183,7 +183,7 @@ def _written_kind(kind: Any) -> type:
 
 def _check_new(path: str, old: Value, new: Any) -> None:
     if not isinstance(new, Value):
-        _refuse(path, f"got {type(new).__name__}: {new!r:.80}", "what is no value of the program")
+        _refuse(path, f"got {type(new).__name__}: {spelt(new)}", "what is no value of the program")
     if not old.trace.is_inside(new.trace):
         remedy = "Carry it through the loop, and write what comes out; layers in a tp.nnx.Stack may write their own."
         _refuse(path, f"got {new!r}", "inside of a loop that does not carry it", remedy)

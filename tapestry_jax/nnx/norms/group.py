@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from combinators.arguments import read_count
-from combinators.errors import GraphError, message
+from combinators.errors import GraphError, message, spelt
 from combinators.recording.value import Value
 from tapestry_jax.nnx.norms.scaled import Norm
 
@@ -62,7 +62,7 @@ class GroupNorm(Norm):
             rngs=rngs,
         )
         if (num_groups is None) == (group_size is None):
-            details = (f"num_groups is {num_groups!r:.40}, group_size {group_size!r:.40}",)
+            details = (f"num_groups is {spelt(num_groups, 40)}, group_size {spelt(group_size, 40)}",)
             remedy = "Pass one of them, and num_groups=None for the other."
             raise GraphError(message("GroupNorm is told its groups once", *details, remedy=remedy))
         what, number = ("num_groups", num_groups) if group_size is None else ("group_size", group_size)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from combinators.arguments import read_function, read_name
-from combinators.errors import GraphError, SignatureError, message
+from combinators.errors import GraphError, SignatureError, message, spelt
 from combinators.index_space.operand import Operand
 from combinators.index_space.signature import read_signature
 from combinators.leaves.einsum import einsum
@@ -57,7 +57,10 @@ class Einsum(Module):
         einsum(self.text)
         parsed = read_signature(self.text)
         if len(parsed.operands) != 2 or parsed.operands[1].ellipsis:
-            details = ("expected the input and the kernel, whose dimensions all have names", f"got {self.text!r:.80}")
+            details = (
+                "expected the input and the kernel, whose dimensions all have names",
+                f"got {spelt(self.text)}",
+            )
             remedy = 'Write both: "n t a, h a b -> n t h b".'
             raise SignatureError(message(f"the signature {own} is not that of a layer", *details, remedy=remedy))
         names, out = _names(parsed.operands[1]), _names(parsed.results[0])

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from combinators.arguments import read_count, read_flag, read_function, read_integer, read_list, read_mapping
-from combinators.errors import CompositionError, GraphError, SignatureError, message
+from combinators.errors import CompositionError, GraphError, SignatureError, message, spelt
 from combinators.frozen import dataclass
 from combinators.leaves.einsum import einsum
 from combinators.leaves.map import Map
@@ -213,7 +213,7 @@ def _read_axis(value: Any, count: int, own: str) -> tuple[int, ...] | None:
     listed = read_list(value, f"axis= {own}") if isinstance(value, tuple | list) else (value,)
     axes = tuple(read_integer(n, f"axis= {own}") for n in listed)
     if len(axes) != count:
-        details = (f"expected {count}, as many as in_features= has", f"got {value!r:.80}")
+        details = (f"expected {count}, as many as in_features= has", f"got {spelt(value)}")
         raise GraphError(message(f"axis= {own} is not what it should be", *details, remedy="Pass one for each size."))
     return None if sorted(axes) == list(range(-count, 0)) else axes
 
@@ -222,7 +222,7 @@ def _read_batch(value: Any, own: str) -> tuple[int, ...]:
     """The sizes of leading axes."""
     sizes = read_mapping(value, f"batch_axis= {own}")
     if {*sizes} != {*range(len(sizes))}:
-        details = ("expected leading axes, counted from 0", f"got {value!r:.80}")
+        details = ("expected leading axes, counted from 0", f"got {spelt(value)}")
         raise GraphError(message(f"batch_axis= {own} is not what it should be", *details, remedy="Pass {0: 4}."))
     return tuple(read_count(sizes[n], f"batch_axis= {own}") for n in range(len(sizes)))
 
@@ -233,7 +233,7 @@ def _read_parts(value: Any, has_batch: bool, own: str) -> tuple[Any, ...]:
     if len(parts) == 2 + has_batch:
         return parts if has_batch else ((), *parts)
     before = "those of batch_axis=, " if has_batch else "those "
-    details = (f"expected {before}of the contracted and of the new dimensions", f"got {value!r:.80}")
+    details = (f"expected {before}of the contracted and of the new dimensions", f"got {spelt(value)}")
     example = 'dims=("group", "embed", "mlp")' if has_batch else 'dims=("embed", "mlp")'
     raise GraphError(
         message(f"dims= {own} are not {'three' if has_batch else 'two'}", *details, remedy=f"Pass {example}.")

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from combinators.arguments import read_count, read_function
-from combinators.errors import GraphError, message
+from combinators.errors import GraphError, message, spelt
 from combinators.leaves.einsum import einsum
 from combinators.recording.value import Value
 from tapestry_jax.nnx.modules.module import Module
@@ -60,7 +60,10 @@ class LoRA(Module):
         b_initializer = read_function(b_initializer, "b_initializer= of LoRA")
         rngs = read_rngs(rngs, "of LoRA")
         if base_module is not None and not isinstance(base_module, Module):
-            details = ("expected a module of tp.nnx, or None", f"got {type(base_module).__name__}: {base_module!r:.80}")
+            details = (
+                "expected a module of tp.nnx, or None",
+                f"got {type(base_module).__name__}: {spelt(base_module)}",
+            )
             remedy = "Pass one, such as tp.nnx.Linear(8, 4, rngs=rngs)."
             raise GraphError(message("base_module= of LoRA is no module", *details, remedy=remedy))
         self.base_module: Module | None = nnx.data(base_module)

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from combinators.errors import SignatureError, message
+from combinators.errors import SignatureError, message, spelt
 from combinators.frozen import dataclass
 from combinators.index_space.naming import unify
 from combinators.leaves.map import Map
@@ -84,7 +84,7 @@ def read_lengths(given: Any, x: Value, owner: str) -> Value:
     """
     fits = isinstance(given, Value) and jnp.issubdtype(given.dtype, jnp.integer) and given.shape == x.shape[:-2]
     if not fits:
-        details = (f"expected integers {x.shape[:-2]}, one for each row of {x!r}", f"got {given!r:.120}")
+        details = (f"expected integers {x.shape[:-2]}, one for each row of {x!r}", f"got {spelt(given, 120)}")
         raise SignatureError(message(f"{owner}: the lengths do not fit", *details, remedy="Pass one for each row."))
     return given
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from combinators.arguments import read_flag
 from combinators.arrows.program import Program
-from combinators.errors import GraphError, SignatureError, message
+from combinators.errors import GraphError, SignatureError, message, spelt
 from combinators.frozen import dataclass
 from combinators.index_space.signature import Signature
 from combinators.leaves.map import Map
@@ -61,7 +61,7 @@ class RNN(Recurrence):
         return_carry: bool = False,
     ) -> None:
         if not isinstance(cell, Cell):  # pyright: ignore[reportUnnecessaryIsInstance]
-            details = ("expected a tp.nnx.LSTMCell or tp.nnx.GRUCell", f"got {type(cell).__name__}: {cell!r:.80}")
+            details = ("expected a tp.nnx.LSTMCell or tp.nnx.GRUCell", f"got {type(cell).__name__}: {spelt(cell)}")
             raise GraphError(
                 message("cell= of RNN is no cell of tp.nnx", *details, remedy="Pass tp.nnx.LSTMCell(8, 16, rngs=rngs).")
             )
@@ -155,7 +155,7 @@ class Bidirectional(Module):
     ) -> None:
         for name, rnn in (("forward_rnn", forward_rnn), ("backward_rnn", backward_rnn)):
             if not isinstance(rnn, RNN):  # pyright: ignore[reportUnnecessaryIsInstance]
-                details = ("expected an RNN", f"got {type(rnn).__name__}: {rnn!r:.80}")
+                details = ("expected an RNN", f"got {type(rnn).__name__}: {spelt(rnn)}")
                 remedy = "Pass tp.nnx.RNN(cell)."
                 raise GraphError(message(f"{name}= of Bidirectional is none", *details, remedy=remedy))
         self.initial_carry = read_flag(initial_carry, "initial_carry= of Bidirectional")
@@ -171,7 +171,7 @@ class Bidirectional(Module):
         lengths, states = others[len(others) - self.seq_lengths :], [(), ()]
         if self.initial_carry:
             if not isinstance(others[0], tuple | list) or len(others[0]) != 2:
-                details = ("expected a pair, of both directions", f"got {others[0]!r:.80}")
+                details = ("expected a pair, of both directions", f"got {spelt(others[0])}")
                 remedy = "Pass (forwards, backwards)."
                 raise SignatureError(message("Bidirectional: the first states do not fit", *details, remedy=remedy))
             states = [(state,) for state in others[0]]

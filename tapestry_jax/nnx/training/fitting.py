@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any, Protocol
 
 from combinators.arguments import read_count, read_function
-from combinators.errors import message
+from combinators.errors import message, spelt
 from combinators.frozen import dataclass
 from tapestry_jax.launching.heartbeat import beat
 from tapestry_jax.nnx.training.errors import TrainingError
@@ -78,7 +78,7 @@ def _numbers(answer: Any) -> dict[str, float]:
     try:
         return {name: float(value) for name, value in dict(answer or {}).items()}
     except (TypeError, ValueError) as error:
-        details = ("expected numbers by name, or None", f"got {type(answer).__name__}: {answer!r:.200}")
+        details = ("expected numbers by name, or None", f"got {type(answer).__name__}: {spelt(answer, 200)}")
         remedy = 'Return a dictionary of numbers, {"held_out_loss": 0.5}, or None.'
         raise TrainingError(message("report= of trainer.fit returns no metrics", *details, remedy=remedy)) from error
 
@@ -149,7 +149,7 @@ def iterator(batches: Any, asked: str, other: str = "") -> Iterator[Any]:
     try:
         return iter(batches)
     except TypeError as error:
-        details = f"got {type(batches).__name__}: {batches!r:.80}"
+        details = f"got {type(batches).__name__}: {spelt(batches)}"
         remedy = f"Pass tuples of arrays one after the other{other}."
         raise TrainingError(message(f"{asked} was given no batches", details, remedy=remedy)) from error
 

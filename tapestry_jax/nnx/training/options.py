@@ -8,7 +8,7 @@ import optax
 from flax import nnx
 
 from combinators.arguments import read_number
-from combinators.errors import message
+from combinators.errors import message, spelt
 from tapestry_jax.nnx.training.errors import TrainingError
 from tapestry_jax.nnx.training.precision import Precision
 from tapestry_jax.nnx.training.stepping.scaling import FIRST, LossScale
@@ -24,7 +24,7 @@ def read_optimizer(optimizer: Any, clip: Any) -> Any:
     if not (callable(getattr(optimizer, "init", None)) and callable(getattr(optimizer, "update", None))):
         details = (
             "expected one of optax, such as optax.adamw(3e-4)",
-            f"got {type(optimizer).__name__}: {optimizer!r:.80}",
+            f"got {type(optimizer).__name__}: {spelt(optimizer)}",
         )
         remedy = "Pass what it returns, called on its learning rate."
         raise TrainingError(message("a trainer was given no optimizer", *details, remedy=remedy))
@@ -61,7 +61,7 @@ def read_nan(nan: Any) -> Nan:
     if nan is None or (isinstance(nan, str) and nan in ("stop", "skip")):
         return nan
     remedy = 'Write nan="stop", nan="skip" or nan=None.'
-    raise TrainingError(message("nan= of a trainer is not what it should be", f"got {nan!r:.80}", remedy=remedy))
+    raise TrainingError(message("nan= of a trainer is not what it should be", f"got {spelt(nan)}", remedy=remedy))
 
 
 def read_filter(wrt: Any) -> Any:
@@ -73,7 +73,7 @@ def read_filter(wrt: Any) -> Any:
     try:
         nnx.filterlib.to_predicate(wrt)
     except (TypeError, ValueError) as error:
-        details = ("expected a filter of flax.nnx", f"got {type(wrt).__name__}: {wrt!r:.80}")
+        details = ("expected a filter of flax.nnx", f"got {type(wrt).__name__}: {spelt(wrt)}")
         remedy = "Name a class of variables, such as wrt=nnx.Param."
         raise TrainingError(message("wrt= of a trainer is not what it should be", *details, remedy=remedy)) from error
     return wrt

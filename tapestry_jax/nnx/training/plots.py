@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from combinators.arguments import read_mapping, read_number
-from combinators.errors import first_line, message
+from combinators.errors import first_line, message, spelt
 from tapestry_jax.nnx.training.errors import TrainingError
 from tapestry_jax.nnx.training.extras import required
 
@@ -25,9 +25,9 @@ def plot(history: Sequence[Mapping[str, float]], path: Any, levels: Any) -> None
       TrainingError: without matplotlib, without rows, or where the file cannot be written.
     """
     levels = read_mapping(levels, "levels= of trainer.plot", TrainingError)
-    levels = {name: read_number(level, f"the level {name!r:.40}", TrainingError) for name, level in levels.items()}
+    levels = {name: read_number(level, f"the level {spelt(name, 40)}", TrainingError) for name, level in levels.items()}
     if not isinstance(path, str | PathLike) or not Path(path).name:
-        got = f"got {type(path).__name__}: {path!r:.80}"
+        got = f"got {type(path).__name__}: {spelt(path)}"
         raise TrainingError(message("trainer.plot was given no path", got, remedy='Write trainer.plot("loss.png").'))
     names = list(dict.fromkeys(name for row in history for name in row if name.endswith("loss")))
     if not names:

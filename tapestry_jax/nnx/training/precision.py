@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from combinators.arguments import read_name
-from combinators.errors import message
+from combinators.errors import message, spelt
 from combinators.frozen import dataclass
 from combinators.index_space.tensor_type import TensorType
 from combinators.operations.widening import float_dtype
@@ -102,7 +102,7 @@ def read_precision(precision: Any) -> Precision:
 def _read(dtype: Any, where: str) -> str:
     found = float_dtype(dtype)
     if found is None or found.itemsize < 2:
-        details = (f"got {dtype!r:.80}",)
+        details = (f"got {spelt(dtype)}",)
         remedy = "Pass one that programs compute in, such as jnp.bfloat16, or a mapping from paths to it."
         raise TrainingError(message(f"{where} of a trainer is no dtype of floats", *details, remedy=remedy))
     return found.name

@@ -12,7 +12,7 @@ from flax import nnx
 
 from combinators.arrows.program import Program
 from combinators.arrows.tracing import trace
-from combinators.errors import message
+from combinators.errors import message, spelt
 from combinators.frozen import dataclass
 from combinators.graphs.graph import Graph
 from combinators.graphs.walk import loops
@@ -177,7 +177,7 @@ def check_plan(plan: Any) -> None:
       MeshError: when its mesh has no devices.
     """
     if not isinstance(plan, Plan):
-        details = (f"got {type(plan).__name__}: {plan!r:.80}",)
+        details = (f"got {type(plan).__name__}: {spelt(plan)}",)
         remedy = "Plan the loss: tp.plan(tp.trace(loss, model, *types), mesh, {...})."
         raise TrainingError(message("a trainer was given no plan", *details, remedy=remedy))
     require_running(plan.mesh)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from combinators.arguments import is_whole
-from combinators.errors import PlanError, message
+from combinators.errors import PlanError, message, spelt
 from combinators.frozen import dataclass
 
 
@@ -86,15 +86,18 @@ def chunks(count: int | None = None, *, size: int | None = None) -> Chunks:
       PlanError: unless exactly one of them is given, a positive integer.
     """
     given = [value for value in (count, size) if value is not None]
-    if len(given) != 1 or not _is_count(given[0]):
+    if len(given) != 1 or not _is_count(given[0]) or given[0] >= _MOST:
         raise PlanError(
             message(
                 "tp.chunks takes a number of chunks, or the size of one",
-                f"got count={count!r}, size={size!r}",
+                f"got count={spelt(count, 40)}, size={spelt(size, 40)}",
                 remedy="Write tp.chunks(4) or tp.chunks(size=512), with a positive integer.",
             )
         )
     return Chunks(*(None if value is None else int(value) for value in (count, size)))
+
+
+_MOST = 2**63
 
 
 def ring(axis: str) -> Ring:
@@ -111,7 +114,7 @@ def ring(axis: str) -> Ring:
     """
     if not isinstance(axis, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise PlanError(
-            message("tp.ring takes the name of a mesh axis", f"got {axis!r:.80}", remedy='Write tp.ring("data").')
+            message("tp.ring takes the name of a mesh axis", f"got {spelt(axis)}", remedy='Write tp.ring("data").')
         )
     return Ring(axis)
 
@@ -186,7 +189,7 @@ def halo(depth: int = 1) -> Halo:
 def _check_axes(axes: tuple[str, ...], what: str, example: str) -> None:
     if not axes or not all(isinstance(axis, str) for axis in axes):  # pyright: ignore[reportUnnecessaryIsInstance]
         remedy = f'Write {what}("{example}").'
-        raise PlanError(message(f"{what} takes names of mesh axes", f"got {axes!r:.80}", remedy=remedy))
+        raise PlanError(message(f"{what} takes names of mesh axes", f"got {spelt(axes)}", remedy=remedy))
 
 
 def _is_count(value: Any) -> bool:

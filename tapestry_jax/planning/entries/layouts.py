@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from combinators.errors import PlanError, message
+from combinators.errors import PlanError, message, spelt
 from combinators.index_space.tensor_type import TensorType
 from tapestry_jax.planning.entries.read import Entries, mesh_axes, read_entries
 from tapestry_jax.planning.geometry.layout import Layout, even_cut
@@ -26,7 +26,7 @@ def read_layouts(layouts: Any, mesh: MeshShape, where: str) -> Named:
         raise PlanError(
             message(
                 f"{where} is a mapping from names to layouts",
-                f"got {type(layouts).__name__}: {layouts!r:.80}",
+                f"got {type(layouts).__name__}: {spelt(layouts)}",
                 remedy='Write {"x": {"batch": "data"}}.',
             )
         )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from combinators.arguments import read_name
-from combinators.errors import MeshError, PlanError, message
+from combinators.errors import MeshError, PlanError, message, spelt
 from tapestry_jax.planning.entries.items import Chunks, Halo, Item, Padded, Ring, Striped
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 
@@ -24,7 +24,7 @@ def read_entries(entries: Any, mesh: MeshShape, where: str) -> Entries:
         raise PlanError(
             message(
                 f"{where} is a mapping from dimension names to mesh axes",
-                f"got {type(entries).__name__}: {entries!r:.80}",
+                f"got {type(entries).__name__}: {spelt(entries)}",
                 remedy='Write {"batch": "data", "mlp": "model"}.',
             )
         )
@@ -45,7 +45,7 @@ def _read(dim: Any, value: Any, mesh: MeshShape, where: str) -> tuple[Item, ...]
             raise PlanError(
                 message(
                     f"{where} places `{dim}` on something that is not a mesh axis",
-                    f"got {item!r:.80}",
+                    f"got {spelt(item)}",
                     remedy=f"Name mesh axes: {', '.join(mesh.names)}; None leaves the dimension whole.",
                 )
             )
@@ -179,7 +179,7 @@ def _tuple(dim: Any, value: Any, where: str) -> tuple[Any, ...]:
     raise PlanError(
         message(
             f"{where} places `{dim}` on something that is not a mesh axis",
-            f"got {type(value).__name__}: {value!r:.80}",
+            f"got {type(value).__name__}: {spelt(value)}",
             remedy="Give a mesh axis, tp.chunks, tp.striped, tp.ring or tp.halo, a tuple of these, or None.",
         )
     )

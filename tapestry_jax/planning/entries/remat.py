@@ -11,7 +11,7 @@ from typing import Any
 import jax
 
 from combinators.arguments import read_name
-from combinators.errors import PlanError, message
+from combinators.errors import PlanError, message, spelt
 from combinators.frozen import dataclass
 from combinators.graphs import walk
 from combinators.graphs.graph import Graph
@@ -189,7 +189,7 @@ def _no_choice(where: str, given: Any) -> PlanError:
     return PlanError(
         message(
             f"{where} does not say what is computed again",
-            f"got {type(given).__name__}: {given!r:.80}",
+            f"got {type(given).__name__}: {spelt(given)}",
             f"what can be kept is {', '.join(repr(name) for name in ('nothing', *KEPT))}",
             f"{RINGS!r} keeps nothing either, and sends round rings again",
             remedy='Write True, False or what is kept, for the program or by path: remat={"decoder": True}.',

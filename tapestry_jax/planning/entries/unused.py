@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NoReturn
 
-from combinators.errors import PlanError, message
+from combinators.errors import PlanError, message, spelt
 from combinators.graphs import walk
 from combinators.graphs.graph import Graph
 from combinators.graphs.nodes import Apply, Loop
@@ -114,7 +114,7 @@ def _inside(known: Mapping[str, Apply], scope: str, what: str = "ops") -> list[s
 def _refuse_path(path: Any, known: Mapping[str, Apply], what: str) -> NoReturn:
     raise PlanError(
         message(
-            f"{what} names the path {path!r:.200}, where the graph has no operation",
+            f"{what} names the path {spelt(path, 200)}, where the graph has no operation",
             f"paths: {_some(sorted(known))}",
             remedy="Give the path of an operation or scope, as graph.show() prints them.",
         )

@@ -9,7 +9,7 @@ from typing import Any
 from jax.sharding import AxisType, Mesh
 
 from combinators.arguments import read_count, read_name
-from combinators.errors import MeshError, message
+from combinators.errors import MeshError, message, spelt
 from combinators.frozen import dataclass
 from tapestry_jax.planning.geometry.time_axis import is_time, turns_of
 
@@ -34,7 +34,7 @@ class MeshShape:
             raise MeshError(
                 message(
                     "a plan needs a mesh",
-                    f"got {type(mesh).__name__}: {mesh!r:.80}",
+                    f"got {type(mesh).__name__}: {spelt(mesh)}",
                     remedy="Make one with tp.mesh(data=2, model=4), or pass a jax.sharding.Mesh or AbstractMesh.",
                 )
             ) from error
@@ -84,4 +84,6 @@ def _check_kind(mesh: Any) -> None:
         )
     devices = list(mesh.devices.flat) if isinstance(mesh, Mesh) else []
     if len(set(devices)) < len(devices):
-        raise MeshError(message("a mesh has a device twice", f"got {devices!r:.200}", remedy="Name every device once."))
+        raise MeshError(
+            message("a mesh has a device twice", f"got {spelt(devices, 200)}", remedy="Name every device once.")
+        )

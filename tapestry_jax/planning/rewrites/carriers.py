@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from combinators.arguments import read_name
-from combinators.errors import PlanError, SignatureError, message
+from combinators.errors import PlanError, SignatureError, message, spelt
 from combinators.graphs import walk
 from combinators.graphs.graph import Graph
 from combinators.graphs.nodes import Apply
@@ -46,7 +46,7 @@ def _read(dtype: Any, where: str) -> str:
         raise PlanError(
             message(
                 f"{where} is no float dtype",
-                f"got {dtype!r:.80}",
+                f"got {spelt(dtype)}",
                 remedy="Give the dtype in which folds are carried, such as jnp.float32, or a mapping from paths to it.",
             )
         )

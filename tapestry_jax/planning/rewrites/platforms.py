@@ -8,7 +8,7 @@ from typing import Any
 from jax.sharding import Mesh
 
 from combinators.arguments import read_list
-from combinators.errors import PlanError, message
+from combinators.errors import PlanError, message, spelt
 from combinators.graphs.graph import Graph
 from combinators.graphs.nodes import Apply
 from combinators.operations.dense import PLATFORMS, for_platforms
@@ -31,7 +31,7 @@ def read_platforms(platforms: Any) -> Platforms:
             raise PlanError(
                 message(
                     "platforms names no platform that programs are lowered for",
-                    f"got {name!r:.40}",
+                    f"got {spelt(name, 40)}",
                     remedy='Give some of "cpu", "cuda", "rocm", "tpu".',
                 )
             )

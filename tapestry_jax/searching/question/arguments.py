@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 from combinators.arguments import is_real, is_whole, read_integer
-from combinators.errors import PlanError, message
+from combinators.errors import PlanError, message, spelt
 from tapestry_jax.machines.machine import Machine
 
 _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
@@ -33,7 +33,7 @@ def read_memory(memory: Any, machine: Machine) -> int:
     raise PlanError(
         message(
             "memory= of tp.search is no amount of memory",
-            f"got {memory!r:.80}",
+            f"got {spelt(memory)}",
             remedy="Give bytes of one device, a positive whole number or text: 80_000_000_000, '80GB', '74.5GiB'.",
         )
     )
@@ -50,7 +50,7 @@ def read_method(method: Any, known: Any) -> str:
     raise PlanError(
         message(
             "method= of tp.search names no method",
-            f"got {method!r:.80}",
+            f"got {spelt(method)}",
             f"known are {', '.join(known)}",
             remedy="Name one of these; auto chooses by how large the problem is.",
         )
@@ -71,7 +71,7 @@ def read_limit(limit: Any) -> float | None:
     raise PlanError(
         message(
             "time_limit= of tp.search is no time",
-            f"got {limit!r:.80}",
+            f"got {spelt(limit)}",
             remedy="Give seconds, a number above 0, or None for no limit.",
         )
     )

@@ -11,7 +11,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from combinators.errors import FormatError, PlanError, TapestryError, message
+from combinators.errors import FormatError, PlanError, TapestryError, message, spelt
 from tapestry_jax.plan import Plan, asked_of
 from tapestry_jax.plan_json import plan_to_json
 from tapestry_jax.planning.asked import Asked
@@ -36,7 +36,7 @@ def read_directory(cache: Any) -> Path | None:
         raise PlanError(
             message(
                 "cache= of tp.search is no directory",
-                f"got {cache!r:.80}: {error}",
+                f"got {spelt(cache)}: {error}",
                 remedy="Give the path of a directory, such as 'plans/', or None.",
             )
         ) from error

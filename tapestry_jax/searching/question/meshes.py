@@ -8,7 +8,7 @@ import jax
 from jax.sharding import AbstractMesh, AxisType, Mesh
 
 from combinators.arguments import is_whole
-from combinators.errors import MeshError, message
+from combinators.errors import MeshError, message, spelt
 from tapestry_jax.mesh import mesh as make_mesh
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 
@@ -62,7 +62,7 @@ def _no_mesh(mesh: Any) -> MeshError:
     return MeshError(
         message(
             "a search needs a mesh, or a number of devices",
-            f"got {type(mesh).__name__}: {mesh!r:.80}",
+            f"got {type(mesh).__name__}: {spelt(mesh)}",
             remedy=f"Give a mesh with at least one axis, a list of meshes, or a number of devices from 1 to {MOST:,}.",
         )
     )

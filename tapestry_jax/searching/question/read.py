@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from combinators.arguments import read_flag, read_integer
-from combinators.errors import PlanError, message
+from combinators.errors import PlanError, message, spelt
 from combinators.frozen import dataclass
 from combinators.graphs.graph import Graph
 from tapestry_jax.machines.cpu import cpu_of
@@ -62,7 +62,7 @@ def read_question(graph: Any, mesh: Any, machine: Any, memory: Any, options: Map
         raise PlanError(
             message(
                 "only graphs can be searched for plans",
-                f"got {type(graph).__name__}: {graph!r:.80}",
+                f"got {type(graph).__name__}: {spelt(graph)}",
                 remedy="Trace the program first: tp.search(tp.trace(f, *specs), mesh, 'H100').",
             )
         )
@@ -115,7 +115,7 @@ def _read_start(start: Any, graph: Graph, mesh: Any, fixed: Asked) -> Asked | No
     if not isinstance(start, Plan):
         what = message(
             "start= of tp.search is no plan",
-            f"got {type(start).__name__}: {start!r:.80}",
+            f"got {type(start).__name__}: {spelt(start)}",
             remedy="Give a plan of this graph on this mesh, such as tp.plan(graph, mesh, {...}).",
         )
         raise PlanError(what)

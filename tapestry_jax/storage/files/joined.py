@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from combinators.errors import FormatError, message
+from combinators.errors import FormatError, message, spelt
 from tapestry_jax.storage.boxes import check_cells
 from tapestry_jax.storage.files.threads import Threads
 from tapestry_jax.storage.protocols import Array, Box, Shown, Stored
@@ -128,7 +128,7 @@ def joined(tensors: Any) -> Joined:
     if not given or not all(isinstance(each, Stored) for each in given):
         remedy = "Pass a list: joined([tp.open(path) for path in paths])."
         raise FormatError(
-            message("joined takes what tp.open gives, one or more", f"got {tensors!r:.80}", remedy=remedy)
+            message("joined takes what tp.open gives, one or more", f"got {spelt(tensors)}", remedy=remedy)
         )
     first = given[0]
     wrong = [each for each in given if not each.shape or (each.dtype, each.shape[1:]) != (first.dtype, first.shape[1:])]
@@ -151,5 +151,5 @@ def numbers(tensors: Any) -> Numbers:
       FormatError: for anything else.
     """
     if not isinstance(tensors, Joined):
-        raise FormatError(message("numbers takes what joined gave", f"got {tensors!r:.80}", remedy="Join them first."))
+        raise FormatError(message("numbers takes what joined gave", f"got {spelt(tensors)}", remedy="Join them first."))
     return Numbers(tensors.lengths, None if tensors.names is None else tensors.names[0])

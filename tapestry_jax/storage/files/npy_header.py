@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from combinators.errors import FormatError, message
+from combinators.errors import FormatError, message, spelt
 from combinators.frozen import dataclass
 from tapestry_jax.storage.boxes import check_shape, count
 from tapestry_jax.storage.dtypes import PLAIN, read_dtype
@@ -96,7 +96,7 @@ def _parsed(text: str, where: str) -> dict[str, Any]:
     if isinstance(said, dict) and is_right and isinstance(said["fortran_order"], bool):
         return said
     expected = "expected a dictionary of descr, fortran_order and shape"
-    raise FormatError(message(f"`{where}` has no readable header", expected, f"got {text!r:.120}", remedy=_REMEDY))
+    raise FormatError(message(f"`{where}` has no readable header", expected, f"got {spelt(text, 120)}", remedy=_REMEDY))
 
 
 def _read_descr(descr: Any, where: str) -> np.dtype[Any]:
@@ -104,4 +104,4 @@ def _read_descr(descr: Any, where: str) -> np.dtype[Any]:
         return np.dtype(descr)
     why = "objects are pickles, which are not read" if isinstance(descr, str) and "O" in descr else "expected numbers"
     headline = f"`{where}` holds no plain numbers"
-    raise FormatError(message(headline, why, f"got the dtype {descr!r:.80}", remedy=_REMEDY))
+    raise FormatError(message(headline, why, f"got the dtype {spelt(descr)}", remedy=_REMEDY))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from combinators.arguments import is_whole
-from combinators.errors import FormatError, message
+from combinators.errors import FormatError, message, spelt
 from combinators.stored.json import shown
 from tapestry_jax.storage.boxes import check_names, check_shape, count
 from tapestry_jax.storage.dtypes import ALL, as_bytes, read_dtype
@@ -75,7 +75,7 @@ def read_tensors(source: Ranges) -> dict[str, Laid]:
     except (ValueError, RecursionError) as error:
         raise _refused(source, "cannot be read", str(error)[:120]) from error
     if not isinstance(said, dict):
-        raise _refused(source, "is no object", f"{said!r:.80}")
+        raise _refused(source, "is no object", f"{spelt(said)}")
     about = said.pop("__metadata__", {})
     found = {name: _laid(source, name, entry, begins, about) for name, entry in said.items()}
     _check_places(source, found, begins)
@@ -160,7 +160,7 @@ def _laid(source: Ranges, name: str, entry: Any, begins: int, about: Any) -> Lai
     is_entry = isinstance(entry, dict) and entry.keys() == {"dtype", "shape", "data_offsets"}
     places = entry["data_offsets"] if is_entry else None
     if not (isinstance(places, list) and len(places) == 2 and all(is_whole(place) for place in places)):
-        raise _refused(source, f"has no dtype, shape and data_offsets of `{shown(name[:80])}`", f"{entry!r:.120}")
+        raise _refused(source, f"has no dtype, shape and data_offsets of `{shown(name[:80])}`", f"{spelt(entry, 120)}")
     dtype = _DTYPES.get(entry["dtype"]) if isinstance(entry["dtype"], str) else None
     if dtype is None:
         raise _refused(source, f"has a dtype of `{shown(name[:80])}` that is not read", f"{entry['dtype']!r:.40}")

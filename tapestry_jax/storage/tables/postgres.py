@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 import numpy as np
 
-from combinators.errors import FormatError, message
+from combinators.errors import FormatError, message, spelt
 from tapestry_jax.storage.errors import StorageError, missing_package
 from tapestry_jax.storage.places import Place
 from tapestry_jax.storage.protocols import Array, Names, Stored
@@ -92,7 +92,7 @@ def write_postgres(place: Place, tensors: Mapping[str, Stored], *, overwrite: bo
         there = {*database.column(_TABLES)}
         for name, tensor in tensors.items():
             if name in there and not overwrite:
-                headline = f"`{place.text}` has a table {name!r:.80} already"
+                headline = f"`{place.text}` has a table {spelt(name)} already"
                 raise StorageError(message(headline, remedy="Say overwrite=True, or choose another name."))
             database.tell(f"DROP TABLE {quoted(name)}" if name in there else None)
             database.tell(create_table(name, columns[name]))

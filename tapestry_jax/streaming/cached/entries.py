@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from combinators.errors import FormatError, first_line, message
+from combinators.errors import FormatError, first_line, message, spelt
 from combinators.frozen import dataclass
 from combinators.index_space.tensor_type import TensorType
 from tapestry_jax.storage.creating import Creation, create
@@ -182,5 +182,5 @@ def read_cache(folder: Any) -> Path | None:
         return None
     if not isinstance(folder, str | Path) or not str(folder):
         remedy = 'Name a folder: cache="cache/".'
-        raise StreamError(message("cache= of tp.stream is a folder", f"got {folder!r:.80}", remedy=remedy))
+        raise StreamError(message("cache= of tp.stream is a folder", f"got {spelt(folder)}", remedy=remedy))
     return Path(folder).absolute()

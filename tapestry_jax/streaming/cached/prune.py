@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from combinators.errors import FormatError, PlanError, message
+from combinators.errors import FormatError, PlanError, message, spelt
 from tapestry_jax.storage.unfinished.partial import remove
 from tapestry_jax.streaming.cached.entries import bytes_of, entries, own_tensor, read_cache
 from tapestry_jax.streaming.fits.budget import read_memory
@@ -40,10 +40,17 @@ def prune_cache(folder: str | os.PathLike[str], keep: Any = 0) -> int:
     """
     most = 0 if type(keep) is int and keep == 0 else read_memory(keep, "keep")
     place = read_cache(os.fspath(folder)) if isinstance(folder, str | os.PathLike) else None  # pyright: ignore[reportUnnecessaryIsInstance]
-    if place is None or not place.is_dir() or most is None:
-        raise PlanError(message("prune_cache takes the folder of a cache", f"got {folder!r:.80}", remedy="Name one."))
+    if place is None or not _is_folder(place) or most is None:
+        raise PlanError(message("prune_cache takes the folder of a cache", f"got {spelt(folder)}", remedy="Name one."))
     with locked(place):
         return _pruned(place, most)
+
+
+def _is_folder(place: Path) -> bool:
+    try:
+        return place.is_dir()
+    except (OSError, ValueError):  # a name too long, or with a NUL
+        return False
 
 
 def _pruned(folder: Path, most: int) -> int:

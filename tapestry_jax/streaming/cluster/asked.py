@@ -6,7 +6,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from combinators.errors import PlanError, message
+from combinators.errors import PlanError, message, spelt
 from tapestry_jax.storage.creating import Creation
 from tapestry_jax.storage.formats import FORMATS
 from tapestry_jax.storage.opening import Opened, opened
@@ -30,7 +30,7 @@ def read_engine(engine: Any) -> Any:
     if (is_text and engine == "dask") or (is_client and not engine.asynchronous):
         return engine
     remedy = "Pass one: engine=distributed.Client(...)."
-    details = ('expected a client of dask.distributed that is not asynchronous, or "dask"', f"got {engine!r:.80}")
+    details = ('expected a client of dask.distributed that is not asynchronous, or "dask"', f"got {spelt(engine)}")
     raise PlanError(message("engine= of tp.stream says who turns the chunks", *details, remedy=remedy))
 
 
@@ -75,7 +75,7 @@ def check_engine(split: Split, mesh: Any, sources: Sequence[Stored], sinks: Mapp
     read = {piece.value for part in split.passes for piece in part.pieces}
     for number, sink in sinks.items():
         if split.outputs[number] in read and not isinstance(sink, Creation):
-            why = f"a later pass reads what goes to {sink!r:.80}"
+            why = f"a later pass reads what goes to {spelt(sink)}"
             raise _refused("sinks that workers open themselves", why, "Pass what tp.create gives.")
 
 

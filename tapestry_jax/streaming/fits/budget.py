@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from combinators.arguments import is_whole
-from combinators.errors import PlanError, message
+from combinators.errors import PlanError, message, spelt
 from combinators.frozen import dataclass
 from tapestry_jax.planning.scheduling.schedule import Slot
 from tapestry_jax.streaming.moving.buffers import frames_within
@@ -196,4 +196,4 @@ def read_memory(memory: Any, name: str = "memory") -> int | None:
     if match is not None and match[2] in _UNITS and int(float(match[1]) * _UNITS[match[2]]):
         return int(float(match[1]) * _UNITS[match[2]])
     remedy = f"Write {name}='512MiB', '2GB', or a number of bytes."
-    raise PlanError(message(f"{name}= of tp.stream is an amount of bytes", f"got {memory!r:.80}", remedy=remedy))
+    raise PlanError(message(f"{name}= of tp.stream is an amount of bytes", f"got {spelt(memory)}", remedy=remedy))

@@ -12,7 +12,7 @@ import numpy as np
 
 from combinators.arguments import read_list, read_name
 from combinators.arrows.tracing import trace
-from combinators.errors import FormatError, PlanError, message
+from combinators.errors import FormatError, PlanError, message, spelt
 from combinators.graphs.graph import Graph
 from combinators.index_space.tensor_type import TensorType
 from tapestry_jax.by_hand import plan as plan_by_hand
@@ -63,7 +63,7 @@ def _read_source(source: Any, node: Any) -> Stored:
     if isinstance(source, str | PathLike):
         remedy = "Open it: tp.open('x.npy')."
         raise PlanError(
-            message("a source of a stream is a path, not what lies there", f"got {source!r:.80}", remedy=remedy)
+            message("a source of a stream is a path, not what lies there", f"got {spelt(source)}", remedy=remedy)
         )
     if not arrives(source):
         return _in_memory(source)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from combinators.errors import PlanError, message
+from combinators.errors import PlanError, message, spelt
 from tapestry_jax.storage.creating import Creation
 from tapestry_jax.storage.files.joined import Joined
 from tapestry_jax.storage.protocols import Array, Stored
@@ -135,7 +135,7 @@ def _checked_name(name: Any) -> str | None:
     if name is None or (isinstance(name, str) and name):
         return name
     remedy = 'Write batch="2026-11-23".'
-    raise PlanError(message("batch= of job.extend is a name", f"got {name!r:.80}", remedy=remedy))
+    raise PlanError(message("batch= of job.extend is a name", f"got {spelt(name)}", remedy=remedy))
 
 
 def _nameless() -> PlanError:
@@ -222,7 +222,7 @@ def _again(job: Job, counted: Counted) -> Any:
         elif isinstance(sink, Creation):
             leaves.append(place_of_sink(sink).again())
         else:
-            raise not_extended(f"the result in {sink!r:.80} cannot be opened again")
+            raise not_extended(f"the result in {spelt(sink)} cannot be opened again")
     try:
         check_results(leaves, arrays, counted.folder)
     except StreamError:

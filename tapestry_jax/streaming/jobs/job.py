@@ -12,7 +12,7 @@ from typing import Any
 
 import jax
 
-from combinators.errors import PlanError, message
+from combinators.errors import PlanError, message, spelt
 from combinators.frozen import dataclass
 from tapestry_jax.plan import Plan
 from tapestry_jax.report.page.write import write_page
@@ -284,7 +284,7 @@ class Job:
         """
         if not isinstance(mode, str) or mode not in ("cumulative", "reset"):  # pyright: ignore[reportUnnecessaryIsInstance]
             remedy = 'Say "reset" where old rows are to be forgotten.'
-            told = (f"got mode={mode!r:.40}", 'expected "cumulative" or "reset"')
+            told = (f"got mode={spelt(mode, 40)}", 'expected "cumulative" or "reset"')
             raise PlanError(message("new rows go on from older ones, or begin anew", *told, remedy=remedy))
         if self.checkpoint is not None:
             return extend_kept(self, self.checkpoint, new, batch, begins=mode == "reset")

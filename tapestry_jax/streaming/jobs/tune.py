@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from combinators.errors import PlanError, message
+from combinators.errors import PlanError, message, spelt
 from combinators.frozen import dataclass
 from tapestry_jax.plan import Plan
 from tapestry_jax.streaming.fits.budget import shown
@@ -102,7 +102,10 @@ def tune(job: Any, *arguments: Any, **options: Any) -> Tuned:
     """
     if isinstance(job, Job) and (arguments or options):
         given = ", ".join(
-            [*(f"{each!r:.40}" for each in arguments), *(f"{name}={each!r:.40}" for name, each in options.items())]
+            [
+                *(f"{spelt(each, 40)}" for each in arguments),
+                *(f"{name}={spelt(each, 40)}" for name, each in options.items()),
+            ]
         )
         remedy = "Say it where the job is made, or pass the program in its place."
         raise PlanError(message("tp.tune was given a job, and arguments of tp.stream", f"got {given}", remedy=remedy))

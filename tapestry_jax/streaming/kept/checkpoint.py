@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from combinators.arguments import is_whole
-from combinators.errors import PlanError, TapestryError, first_line, message
+from combinators.errors import PlanError, TapestryError, first_line, message, spelt
 from combinators.frozen import dataclass
 from tapestry_jax.launching.heartbeat import beat
 from tapestry_jax.plan import Plan
@@ -95,7 +95,7 @@ def read_checkpoint(folder: Any, every: Any) -> Checkpoint | None:
         return None
     if not isinstance(folder, str | Path) or not str(folder):
         remedy = 'Name a folder of the job\'s own: checkpoint="run/".'
-        raise PlanError(message("checkpoint= of tp.stream is a folder", f"got {folder!r:.80}", remedy=remedy))
+        raise PlanError(message("checkpoint= of tp.stream is a folder", f"got {spelt(folder)}", remedy=remedy))
     return Checkpoint(Path(folder).absolute(), turns, seconds)
 
 
@@ -110,7 +110,7 @@ def _read_every(every: Any) -> tuple[int | None, float | None]:
             seconds = -1.0
         if 0 <= seconds < float("inf"):
             return None, seconds
-    details = ("expected a number of turns, or seconds as text", f"got {every!r:.80}")
+    details = ("expected a number of turns, or seconds as text", f"got {spelt(every)}")
     remedy = 'Write save_every=16 for every 16 turns, or save_every="30s".'
     raise PlanError(message("save_every= of tp.stream says when a job is kept", *details, remedy=remedy))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from combinators.errors import PlanError, message
+from combinators.errors import PlanError, message, spelt
 from combinators.graphs.graph import Graph
 from combinators.index_space.tensor_type import TensorType
 from tapestry_jax.storage.chunked.metadata import default_chunks
@@ -30,7 +30,7 @@ def read_sinks(sinks: Any, graph: Graph) -> dict[int, Any]:
         if len(names) != 1:
             remedy = f"Name them: sinks={{{names[0]!r}: tp.create(...)}}."
             got = f"got a {type(sinks).__name__}" if isinstance(sinks, tuple | list) else "got one sink"
-            details = (f"they are {', '.join(names)}", f"{got}, {sinks!r:.80}")
+            details = (f"they are {', '.join(names)}", f"{got}, {spelt(sinks)}")
             raise PlanError(message(f"`{graph.name}` has {len(names)} outputs", *details, remedy=remedy))
         sinks = {names[0]: sinks}
     known: Mapping[Any, Any] = sinks
@@ -38,13 +38,13 @@ def read_sinks(sinks: Any, graph: Graph) -> dict[int, Any]:
     if unknown:
         remedy = "Name outputs of the program."
         raise PlanError(
-            message(f"`{graph.name}` has no output {unknown[0]!r:.80}", f"it has {', '.join(names)}", remedy=remedy)
+            message(f"`{graph.name}` has no output {spelt(unknown[0])}", f"it has {', '.join(names)}", remedy=remedy)
         )
     for name, each in known.items():
         # A type has a function of this name too.
         if isinstance(each, TensorType) or not callable(getattr(each, "make", None)):
             remedy = "Pass what tp.create gives: tp.create('y.zarr')."
-            raise PlanError(message(f"the sink of `{name}` creates nothing", f"got {each!r:.80}", remedy=remedy))
+            raise PlanError(message(f"the sink of `{name}` creates nothing", f"got {spelt(each)}", remedy=remedy))
     return {names.index(name): each for name, each in known.items()}
 
 

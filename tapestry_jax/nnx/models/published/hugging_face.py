@@ -14,7 +14,7 @@ import numpy as np
 from flax import nnx
 from jax.sharding import Sharding
 
-from combinators.errors import FormatError, GraphError, first_line, message
+from combinators.errors import FormatError, GraphError, first_line, message, spelt
 from combinators.frozen import dataclass
 from combinators.stored.json import LARGEST_TEXT, read_json
 from tapestry_jax.nnx.attention.positions import RotaryScaling
@@ -120,10 +120,10 @@ def _read_told(config: Any, told: Told) -> dict[str, Any]:
     said = _read(config, told)
     known = {*told.fields, *told.options, *told.fixed, *MEANS_NOTHING, *told.silent, *(_TURNS if told.turns else ())}
     wrong = [f"missing: `{name}`" for name in told.fields if name not in said]
-    wrong += [f"unknown: `{name}`, {value!r:.60}" for name, value in said.items() if name not in known]
+    wrong += [f"unknown: `{name}`, {spelt(value, 60)}" for name, value in said.items() if name not in known]
     for name, allowed in told.fixed.items():
         if name in said and said[name] not in allowed:
-            wrong.append(f"`{name}` is {said[name]!r:.40}, expected {' or '.join(map(repr, allowed))}")
+            wrong.append(f"`{name}` is {spelt(said[name], 40)}, expected {' or '.join(map(repr, allowed))}")
     names: dict[str, str] = dict(told.fields) | dict(told.options)
     given: dict[str, Any] = {name: value for name, value in said.items() if name in names}
     wrong += [f"`{name}` is None" for name, value in given.items() if value is None and name not in told.may_be_none]
@@ -152,7 +152,7 @@ def read_weights(model: Any, naming: Naming, paths: Any, shardings: Any) -> Any:
     places: list[Any] = [None] * len(flat) if shardings is None else jax.tree.leaves(shardings)
     fits = len(places) == len(flat) and all(isinstance(place, Sharding | None) for place in places)
     if not fits:
-        details = (f"expected {len(flat)}, one for each parameter", f"got {len(places)}: {shardings!r:.80}")
+        details = (f"expected {len(flat)}, one for each parameter", f"got {len(places)}: {spelt(shardings)}")
         raise GraphError(message("shardings= of from_safetensors", *details, remedy="Pass plan.in_shardings[0]."))
     config = model.config
     # What is no parameter, such as what a layer says beside its result, is not stored.
@@ -201,7 +201,7 @@ def _read(config: Any, kind: Told) -> dict[str, Any]:
     if isinstance(config, Mapping):
         return dict(config)
     if not isinstance(config, str | PathLike):
-        details = ("expected a path, or what the file says", f"got {type(config).__name__}: {config!r:.80}")
+        details = ("expected a path, or what the file says", f"got {type(config).__name__}: {spelt(config)}")
         raise GraphError(message(f"config= of {kind.name}Config.from_hugging_face", *details, remedy=kind.remedy))
     path = Path(str(config))
     path = path / "config.json" if path.is_dir() else path
@@ -226,7 +226,7 @@ def _read_turns(told: Mapping[str, Any], wrong: list[str]) -> dict[str, Any]:
         if given is None:
             continue
         if not isinstance(given, Mapping):
-            wrong.append(f"`{name}` is {given!r:.40}, expected an object")
+            wrong.append(f"`{name}` is {spelt(given, 40)}, expected an object")
             continue
         options = dict(given)
         kind = options.pop("rope_type", options.pop("type", "default"))
@@ -253,7 +253,7 @@ _SCALINGS = {
 
 def _scaling(kind: Any, options: dict[str, Any], where: str, wrong: list[str]) -> RotaryScaling | None:
     if not isinstance(kind, str) or kind not in _SCALINGS:
-        wrong.append(f"`{where}` is of the kind {kind!r:.40}, expected one of {', '.join(_SCALINGS)}")
+        wrong.append(f"`{where}` is of the kind {spelt(kind, 40)}, expected one of {', '.join(_SCALINGS)}")
         return None
     names = _SCALINGS[kind]
     if {*options} != {*names}:

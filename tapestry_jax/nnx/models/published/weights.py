@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from combinators.arguments import read_list
-from combinators.errors import FormatError, GraphError, first_line, message
+from combinators.errors import FormatError, GraphError, first_line, message, spelt
 from combinators.frozen import dataclass
 
 FLOATS = ("F64", "F32", "F16", "BF16")
@@ -44,7 +44,7 @@ def find_files(paths: Any) -> list[Path]:
     listed = (paths,) if isinstance(paths, str | PathLike) else read_list(paths, "paths= of from_safetensors")
     wrong = [path for path in listed if not isinstance(path, str | PathLike)]
     if wrong or not listed:
-        details = (f"got {wrong[0]!r:.80}" if wrong else "got none",)
+        details = (f"got {spelt(wrong[0])}" if wrong else "got none",)
         headline = "paths= of from_safetensors is not what it should be"
         raise GraphError(message(headline, *details, remedy='Pass "model.safetensors", several, or a folder.'))
     files = list[Path]()

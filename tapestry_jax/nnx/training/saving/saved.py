@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from combinators.arguments import read_count
-from combinators.errors import message
+from combinators.errors import message, spelt
 from tapestry_jax.nnx.training.errors import TrainingError
 from tapestry_jax.nnx.training.saving.checkpoints import Checkpoints
 from tapestry_jax.nnx.training.saving.folder import in_words
@@ -36,7 +36,7 @@ class Saved:
           TrainingError: for no number of checkpoints, for what is no path of a folder, or without Orbax.
         """
         if not isinstance(folder, str | PathLike):
-            details = ("expected the path of a folder", f"got {type(folder).__name__}: {folder!r:.80}")
+            details = ("expected the path of a folder", f"got {type(folder).__name__}: {spelt(folder)}")
             remedy = 'Write such as checkpoint="run/".'
             raise TrainingError(message("checkpoint= of a trainer is no path", *details, remedy=remedy))
         _check_folder(Path(folder))
