@@ -57,22 +57,31 @@ def test_no_checkpoint_of_another_run_is_replaced_or_removed(tmp_path: Path, the
     assert {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()} == before
 
 
-@pytest.mark.parametrize("late", ["write_sums", "mark_of"])
-def test_one_that_comes_while_ours_is_written_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, late: str) -> None:
+@pytest.mark.parametrize(("late", "theirs"), [("write_sums", 4), ("write_sums", 5), ("mark_of", 4)])
+def test_one_that_comes_while_ours_is_written_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, late: str, theirs: int
+) -> None:
     save(run_of(tmp_path), 1, 1.0)
     ours, other, known = run_of(tmp_path, 1, step=1), run_of(tmp_path, step=1), getattr(folders, late)
 
     def then(folder: Path) -> Any:
         if ".partial" in folder.name:  # `mark_of` of what is renamed next: nothing but the system looks after it
             monkeypatch.setattr(folders, late, known)
-            save(other, 4, 2.0)
+            save(other, theirs, 2.0)
         return known(folder)
 
+    other._there._is_cleared = True  # as of one that saved before: it does not remove what is begun here
     monkeypatch.setattr(folders, late, then)
     said = refused(save, ours, 4, 3.0)
-    assert said.startswith(f"{tmp_path} holds checkpoints of another run\n  it holds that of step 4")
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["1", "4"] and number(tmp_path, 4) == 2.0
-    assert "holds checkpoints of another run" in refused(save, ours, 5, 3.0)
+    assert said.startswith(f"{tmp_path} holds checkpoints of another run\n  it holds that of step {theirs}")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["1", str(theirs)] and number(tmp_path, theirs) == 2.0
+    assert "holds checkpoints of another run" in refused(save, ours, 6, 3.0)
+
+
+def test_a_second_try_has_another_name(tmp_path: Path) -> None:
+    """Of the first one TensorStore remembers what it found there."""
+    folder = folders.Folder(tmp_path)
+    assert folder.begin(1) != folder.begin(1)
 
 
 def test_a_run_replaces_its_own_and_what_was_there_when_it_was_restored(tmp_path: Path) -> None:
@@ -124,13 +133,19 @@ def test_whenever_a_run_is_killed_a_whole_checkpoint_is_there(tmp_path: Path, mo
 
 
 def _die(patched: pytest.MonkeyPatch, at: int) -> None:
-    """Before one of the calls that change a folder, counted from 1."""
+    """Before one of the calls that change a folder, counted from 1; of one that removes, when half is gone."""
     count = 0
 
-    def dying(call: Any) -> Any:
+    def half(found: Any) -> None:
+        for each in list(found):
+            (each / "record" / "metadata").unlink()
+
+    def dying(call: Any, begun: Any = None) -> Any:
         def run(*args: Any, **options: Any) -> Any:
             nonlocal count
             count += 1
+            if count == at and begun is not None:
+                begun(*args, **options)
             if count >= at:
                 raise Killed
             return call(*args, **options)
@@ -139,7 +154,7 @@ def _die(patched: pytest.MonkeyPatch, at: int) -> None:
 
     patched.setattr(folders, "write_sums", dying(folders.write_sums))
     patched.setattr(Path, "rename", dying(Path.rename))
-    patched.setattr(folders, "_remove", dying(folders._remove))
+    patched.setattr(folders, "_remove", dying(folders._remove, half))
     patched.setattr(folders.Folder, "drop", lambda self: None)
 
 
