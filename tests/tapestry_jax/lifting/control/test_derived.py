@@ -83,6 +83,19 @@ def _(primals: Any, tangents: Any) -> Any:
     return around(x), (around(x) + 2 * unit(x)) * moved
 
 
+@jax.custom_jvp
+def twice_signed(x: Any) -> Any:
+    """Its derivative calls another that has a derivative and asks where its block lies, as its own does."""
+    return 2 * signed(x)[1], jnp.sign(x.sum(-1))
+
+
+@twice_signed.defjvp
+def _(primals: Any, tangents: Any) -> Any:
+    (x,), (moved,) = primals, tangents
+    sign, size = signed(x)
+    return twice_signed(x), (size * moved + sign[:, None] * jnp.cumsum(moved, -1), jnp.zeros(sign.shape))
+
+
 def all_signed(x: Any) -> Any:
     sign, size = signed(x)
     return sign[:, None] * size
@@ -93,6 +106,12 @@ CASES: dict[str, Any] = {
     "a derivative that calls its function": (unit, (X,), [{"x_0": "b"}, {"x_0": ("a", tp.chunks(2))}], {"x_0"}),
     "a result that is dropped": (lambda x: signed(x)[1], (X**2,), [{}, {"x_0": "b"}, {"x_0": tp.chunks(3)}], {"x_0"}),
     "a result without a slope": (all_signed, (X**2,), [{}, {"x_0": "b"}], {"x_0"}),
+    "a derivative that calls one with places": (
+        lambda x: twice_signed(x)[0],
+        (X**2,),
+        [{}, {"x_0": "b"}, {"x_0": tp.chunks(3)}],
+        {"x_0"},
+    ),
     "determinants": (
         lambda x: jnp.linalg.slogdet(x)[1],
         (SOURCE.standard_normal((5, 3, 3)).astype("f4"),),

@@ -74,6 +74,30 @@ def test_collectives_that_wait_for_none_of_each_other_are_sent_as_one(mesh8: Any
     assert sent(combined(read(function, mesh8, CUT, CUT, CUT))) == expected
 
 
+def test_in_loops_too(mesh8: Any) -> None:
+    def looped(a: Any, b: Any, x: Any) -> Any:
+        return jax.lax.scan(lambda carry, _: (one_by_one(a, b, carry), None), x, None, length=3)[0]
+
+    (loop,) = (node for node in combined(read(looped, mesh8, CUT, CUT, CUT)).nodes if node.bodies)
+    assert sent(loop.bodies[0]) == {("all_gather", 2): 1}
+
+
+@pytest.mark.parametrize(("axes", "expected"), [(("x", "x"), {2: 1}), (("x", "y"), {1: 2}), (("y", "y"), {2: 1})])
+@pytest.mark.parametrize("is_sum", [False, True])
+def test_what_goes_over_other_axes_goes_alone(axes: Any, expected: Any, is_sum: bool) -> None:
+    def both(a: Any, b: Any) -> Any:
+        if is_sum:
+            return tuple(jax.lax.psum_scatter(each, axis, tiled=True) for each, axis in zip((a, b), axes, strict=True))
+        return tuple(jax.lax.all_gather(each, axis, tiled=True) for each, axis in zip((a, b), axes, strict=True))
+
+    mesh = jax.sharding.AbstractMesh((2, 2), ("x", "y"))
+    specs = jax.P(("x", "y"))
+    mapped = jax.shard_map(both, mesh=mesh, in_specs=(specs, specs), out_specs=specs, check_vma=False)
+    program = read_program(jax.make_jaxpr(mapped)(*[jax.ShapeDtypeStruct((N, N), jnp.float32)] * 2))
+    found = Counter(len(node.results) for node in combined(program).nodes if node.group)
+    assert found == expected if not is_sum or expected != {2: 1} else found.total() == 1
+
+
 def test_as_many_are_sent_as_one_as_fit(mesh8: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MOST", 2 * SQUARE - 1)
     assert sent(combined(read(one_by_one, mesh8, CUT, CUT, CUT))) == {("all_gather", 1): 2}
@@ -132,6 +156,32 @@ def test_layers_that_are_gathered_inside_are_turned_before_the_loop(mesh8: Any, 
     assert len(turns(found)) == copies
     assert all(found.values[node.results[0]].bytes == LAYERS * SQUARE // 8 for node in turns(found))
     assert peak(found).bytes == peak(program).bytes + copies * LAYERS * SQUARE // 8
+
+
+def test_what_is_gathered_twice_is_turned_once(mesh8: Any) -> None:
+    def twice(w: Any) -> Any:
+        return jnp.sort(gather(w, 1)), jnp.sort(gather(w, 1) * 2)
+
+    program = read(twice, mesh8, jax.P(None, "data"), out=jax.P(None, "data"))
+    assert len(turns(arrived(program))) == 1
+
+
+def test_what_a_loop_hands_on_is_not_turned_before_it(mesh8: Any) -> None:
+    def looped(w: Any) -> Any:
+        def turn(carry: Any, _: Any) -> Any:
+            return jnp.sort(gather(carry, 1)[:, : N // 8]), None
+
+        return jax.lax.scan(turn, w, None, length=3)[0]
+
+    assert turns(arrived(read(looped, mesh8, jax.P(None, "data")))) == []
+
+
+def test_branches_turn_what_they_gather(mesh8: Any) -> None:
+    def either(w: Any) -> Any:
+        return jax.lax.cond(jax.lax.axis_index("data") > 2, lambda w: gather(w, 1), lambda w: 2 * gather(w, 1), w)
+
+    (branch,) = (n for n in arrived(read(either, mesh8, jax.P(None, "data"))).nodes if n.bodies)
+    assert [len(turns(body)) for body in branch.bodies] == [1, 1]
 
 
 @pytest.mark.parametrize(("made", "copies"), [(lambda w: w, 1), (jnp.exp, 0)])
