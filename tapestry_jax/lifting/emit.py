@@ -12,6 +12,7 @@ from combinators.index_space.axis import Axis, Term
 from combinators.index_space.naming import AxisName, find, unify
 from combinators.index_space.operand import Operand
 from combinators.index_space.signature import Signature
+from combinators.operations.dense import Dense
 from combinators.operations.operation import Operation
 from combinators.recording.trace import Trace
 from combinators.recording.value import Value
@@ -124,7 +125,15 @@ def _with_names(operation: Operation, own: Mapping[str, str]) -> Operation:
         sizes=tuple(sorted((names[dim], size) for dim, size in operation.sizes)),
         over=None if operation.over is None else names[operation.over],
         carrier=None if carrier is None else tuple(tuple(names.get(a, a) for a in axes) for axes in carrier),
+        dense=tuple(_dense(entry, names) for entry in operation.dense),
     )
+
+
+def _dense(entry: Any, names: Mapping[str, str]) -> Any:
+    """A dense kernel, which may want dimensions whole, by their final names."""
+    if not isinstance(entry, Dense) or entry.whole is None:
+        return entry
+    return replace(entry, whole=tuple(names.get(dim, dim) for dim in entry.whole))
 
 
 def _operand(operand: Operand, names: Mapping[str, str]) -> Operand:
