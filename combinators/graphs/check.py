@@ -63,7 +63,7 @@ def _check_apply(node: Apply, operands: Sequence[TensorType], place: str) -> Non
     structs = tuple(kind.struct for kind in operands)
     try:
         shaped = shape(node.operation, structs)
-        check_dense(shaped, structs)
+        check_dense(node.operation, structs)
         bound, names = bind(shaped, [kind.names for kind in operands])  # pyright: ignore[reportArgumentType]
     except (Exception, SystemExit) as error:  # what a file makes of kernels may raise anything while it is traced
         told = str(error) if isinstance(error, TapestryError) else f"{type(error).__name__}: {error}"

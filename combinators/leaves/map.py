@@ -12,7 +12,8 @@ from combinators.kernels.elementwise import check_elementwise, exact_operands
 from combinators.kernels.settled import settled
 from combinators.leaves.leaf import Leaf
 from combinators.leaves.options import kernel_name, read_boundary, read_kernels, read_pad, read_sizes
-from combinators.operations.operation import Operation, check_conditions, check_maps
+from combinators.operations.operation import Operation
+from combinators.operations.rules import check_conditions, check_maps
 from combinators.recording.arithmetic import elementwise
 from combinators.recording.current import trace_of
 

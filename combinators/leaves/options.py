@@ -22,7 +22,7 @@ from combinators.index_space.boundary import BOUNDARIES
 from combinators.index_space.signature import Signature
 from combinators.kernels.kernel import check_kernel, short_name
 from combinators.operations.dense import Dense
-from combinators.operations.operation import check_boundary, check_pad
+from combinators.operations.rules import check_boundary, check_pad
 
 
 def read_kernels(kernel: Callable[..., Any], dense: Any, where: str) -> tuple[Callable[..., Any], ...]:

@@ -18,7 +18,8 @@ from combinators.leaves.options import (
     read_sizes,
 )
 from combinators.merging.monoid import Monoid
-from combinators.operations.operation import Operation, check_conditions, check_monoid
+from combinators.operations.operation import Operation
+from combinators.operations.rules import check_conditions, check_monoid
 
 
 class Reduce(Leaf):

@@ -13,7 +13,8 @@ from combinators.leaves.leaf import Leaf
 from combinators.leaves.options import kernel_name, read_kernels, read_present
 from combinators.leaves.reduce import read_carrier
 from combinators.merging.monoid import Monoid
-from combinators.operations.operation import Operation, check_monoid, check_scans
+from combinators.operations.operation import Operation
+from combinators.operations.rules import check_monoid, check_scans
 from combinators.recording.current import trace_of
 
 

@@ -13,8 +13,8 @@ from combinators.index_space.extent import axis_size
 from combinators.kernels.captured import program_at
 from combinators.merging.blocks import combine_blocks
 from combinators.operations.execute import present
-from combinators.operations.operation import is_merged_by
 from combinators.operations.results import Struct
+from combinators.operations.rules import is_merged_by
 from combinators.operations.shaped import DOUBLES, Shaped, block_structs
 from combinators.settings import settings
 

@@ -117,6 +117,29 @@ def as_dense(entry: Callable[..., Any]) -> Dense:
     return entry if isinstance(entry, Dense) else Dense(entry)
 
 
+def stands_for(entry: Any, kernel: Any) -> bool | None:
+    """Whether a dense kernel computes what `kernel` does, as its method `stands_for` says.
+
+    A condition that holds a kernel asks about that one.
+
+    Returns:
+      None where nobody says: for dense kernels without the method, and for kernels that they do not know.
+    """
+    parts = (entry.kernel, getattr(entry.takes, "kernel", None)) if isinstance(entry, Dense) else (entry,)
+    told = [part.stands_for(bare(kernel)) for part in map(bare, parts) if hasattr(part, "stands_for")]
+    return False if False in told else None if None in told or not told else True
+
+
+def knows_its_kernel(entry: Any) -> bool:
+    """Whether a dense kernel says for which kernels it stands."""
+    return hasattr(bare(entry.kernel if isinstance(entry, Dense) else entry), "stands_for")
+
+
+def bare(kernel: Any) -> Any:
+    """What a kernel computes that does so in another dtype."""
+    return getattr(kernel, "bare", kernel)
+
+
 def blocked(operation: Operation, cut: frozenset[str]) -> frozenset[str]:
     """The fewest dimensions that, were they cut, would leave the same `dense` kernels as `cut` does.
 

@@ -12,7 +12,8 @@ from combinators.index_space.boundary import BOUNDARIES
 from combinators.index_space.operand import Operand
 from combinators.index_space.signature import Signature
 from combinators.merging.monoid import Monoid
-from combinators.operations.operation import Operation, check_boundary
+from combinators.operations.operation import Operation
+from combinators.operations.rules import check_boundary
 from combinators.stored.codec import decode, encode
 from combinators.stored.fields import check_fields
 from combinators.stored.json import REMEDY, malformed

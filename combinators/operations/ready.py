@@ -11,12 +11,13 @@ import jax.numpy as jnp
 from jax import lax
 
 from combinators.errors import KernelError, TapestryError, first_line, message
-from combinators.operations.dense import Dense, as_dense, candidates
+from combinators.operations.dense import Dense, as_dense, candidates, knows_its_kernel, stands_for
 from combinators.operations.execute import axis_modes, present, read_operand, run_blocks
-from combinators.operations.operation import knows_its_kernel, stands_for
+from combinators.operations.operation import Operation
 from combinators.operations.outside import answering
 from combinators.operations.results import Struct
-from combinators.operations.shaped import Shaped, block_structs
+from combinators.operations.shaped import Shaped, block_structs, shape
+from combinators.settings import remembered
 
 Finish = Callable[[list[Any]], list[Any]]
 Leaves = Callable[..., list[Any]]
@@ -141,18 +142,20 @@ def _on_platform(found: Sequence[Dense], otherwise: Leaves, alike: Finish) -> Le
     return lambda *blocks: lax.platform_dependent(*blocks, default=on(general), **branches)
 
 
-def check_dense(shaped: Shaped, operands: Sequence[Struct]) -> None:
+@remembered(maxsize=4096)
+def check_dense(operation: Operation, operands: tuple[Struct, ...]) -> None:
     """Ask the conditions of dense kernels, and trace those that may run.
 
     Kernels for a platform may refuse to be traced without it: their types are compared where they can be.
 
     Args:
-      shaped: the operation.
+      operation: with `dense` kernels, or without.
       operands: types of its array operands.
 
     Raises:
       KernelError: for the first that gives something else, or raises.
     """
+    shaped = shape(operation, operands)
     blocks = block_structs(shaped.signature, operands, shaped.sizes)
     for entry in map(as_dense, shaped.operation.dense):
         if knows_its_kernel(entry) and not stands_for(entry, shaped.operation.kernel):

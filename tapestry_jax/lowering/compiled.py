@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import jax
-from jax import lax
 from jax.sharding import AxisType
 
 from combinators.errors import PlanError, SignatureError, TapestryError, message
@@ -17,7 +16,7 @@ from combinators.index_space.usable import check_usable
 from combinators.kernels.immutable import Immutable
 from tapestry_jax.lowering.boundary import padded, placed, sharding, spec, without_padding_gradient
 from tapestry_jax.lowering.devices import (
-    has_ambient_mesh,
+    check_ambient_mesh,
     is_compile_only,
     is_traced,
     require_running,
@@ -55,15 +54,8 @@ class Compiled(Immutable):
         made = [sharding(schedule.slots[slot].layout, mesh) for slot in schedule.outputs]
         # XLA would choose layouts of its own for what nobody pins.
         self._pinned = jax.jit(of_leaves, in_shardings=given, out_shardings=made)
-
-        def constrained(*leaves: Any) -> list[Any]:
-            told = [lax.with_sharding_constraint(leaf, lies) for leaf, lies in zip(leaves, given, strict=True)]
-            return list(map(lax.with_sharding_constraint, of_leaves(*told), made))
-
-        constrained.__name__ = program.__name__
-        # What is pinned takes no cotangents that lie elsewhere, and nobody can ask for them to be moved.
-        self._traced = jax.jit(constrained)
-        # Where a mesh is set JAX (0.10.2) does not transpose or batch what is pinned.
+        # What is pinned takes no cotangents that lie elsewhere, and nobody can ask for them to be moved; and where a
+        # mesh is set JAX (0.10.2) does not transpose or batch it. What is traced is pinned by what is around it.
         self._free = jax.jit(of_leaves)
 
     def __repr__(self) -> str:
@@ -82,12 +74,10 @@ class Compiled(Immutable):
         return jax.tree.unflatten(self._schedule.graph.out_tree, self._run(leaves, args))
 
     def _run(self, leaves: list[Any], args: tuple[Any, ...]) -> list[Any]:
-        pinned = self._pinned
-        if any(map(is_traced, leaves)):
-            pinned = self._free if has_ambient_mesh(self._mesh) else self._traced
+        run = self._free if any(map(is_traced, leaves)) else self._pinned
         try:
             with rules_told():
-                return pinned(*leaves)
+                return run(*leaves)
         except TapestryError:
             raise
         except (RuntimeError, OverflowError):
@@ -99,7 +89,7 @@ class Compiled(Immutable):
             moved = [placed(leaf, slot, self._mesh) for leaf, slot in zip(leaves, self._slots, strict=True)]
             if all(new is old for new, old in zip(moved, leaves, strict=True)):
                 raise
-            return pinned(*moved)
+            return run(*moved)
 
     def lower(self, *args: Any) -> Any:
         """The program as XLA takes it (`.compile()`, `.as_text()`); without arguments for the planned layouts."""
@@ -136,7 +126,7 @@ def build(schedule: Schedule, mesh: Any) -> Any:
     device_program = on_device(schedule)
 
     def run(*args: Any) -> Any:
-        has_ambient_mesh(mesh)  # tells of another one
+        check_ambient_mesh(mesh)
         leaves = [
             _stored(jax.numpy.asarray(leaf, slot.type.dtype), slot, schedule, mesh)
             for leaf, slot in zip(planned_arguments(schedule, args), slots, strict=True)

@@ -78,18 +78,16 @@ def require_sendable(kinds: Iterable[TensorType], mesh: Any) -> None:
             )
 
 
-def has_ambient_mesh(mesh: Any) -> bool:
-    """Whether a program for `mesh` is called where that mesh is set, as by `jax.set_mesh`.
+def check_ambient_mesh(mesh: Any) -> None:
+    """Hold the mesh that is set, as by `jax.set_mesh`, against that of a program which is called there.
 
     Raises:
       MeshError: where another one is.
     """
     ambient = jax.sharding.get_abstract_mesh()
-    if ambient.empty:
-        return False
     own = getattr(mesh, "abstract_mesh", mesh)
-    if ambient == own:
-        return True
+    if ambient.empty or ambient == own:
+        return
     if ambient.manual_axes:
         raise MeshError(
             message(

@@ -17,9 +17,8 @@ from combinators.declared.runnable import is_large
 from combinators.errors import KernelError, message
 from combinators.kernels.captured import program_at
 from combinators.kernels.kernel import short_name
-from combinators.operations.dense import Dense, as_dense
+from combinators.operations.dense import Dense, as_dense, knows_its_kernel
 from combinators.operations.execute import present
-from combinators.operations.operation import knows_its_kernel
 from combinators.operations.results import Struct
 from combinators.operations.shaped import Shaped, block_structs
 

@@ -16,7 +16,6 @@ from combinators.errors import PlanError, message
 from combinators.graphs.graph import Graph
 from combinators.graphs.nodes import Apply, Input, Loop, Node, Ref, move_refs
 from combinators.leaves.map import Map
-from combinators.operations.apart import apart_on_cpu
 from combinators.operations.dense import Dense
 from tapestry_jax.planning.entries.items import Chunks, Halo, Ring
 from tapestry_jax.planning.entries.placement import Placer, why_whole
@@ -204,6 +203,9 @@ def _apart(nodes: list[Node], ref: Ref, *, is_firm: bool) -> Ref:
     source, kind = nodes[ref.node], nodes[ref.node].results[ref.output]
     if not isinstance(source, Apply) or not kind.ndim or None in kind.names:
         return ref
+    # It imports much of JAX, and few plans need it.
+    from combinators.numerics.apart import apart_on_cpu
+
     local = " ".join(f"d{axis}" for axis in range(kind.ndim))
     on_cpu = Dense(apart_on_cpu, platforms=("cpu",), whole=()) if is_firm else None
     operation = Map(lax.optimization_barrier, f"{local} -> {local}", name="barrier", dense=on_cpu).operation

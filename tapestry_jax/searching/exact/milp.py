@@ -141,27 +141,25 @@ def _solved(problem: Problem, modelled: Modelled, stop: Stop, best: float) -> It
     """The best choices of a model, and a bound; with less memory as long as what it finds does not fit.
 
     Where there is none with less, what is alive for a while is too much, and not what stays: another choice is asked
-    for that holds as much.
+    for that holds as much. `misses` is the memory in which there is none.
     """
     model = modelled.model
     limit = _memory(problem)
-    memory, refused, held = limit, 0.0, limit
-    without: list[tuple[int, ...]] = []
+    memory, misses, held = limit, 0.0, limit
+    heavy: list[tuple[int, ...]] = []
     for attempt in range(TIGHTER):
-        # Between too little and too much in turns with what else there is.
-        others = without if attempt % 2 == 0 else ()
+        # In turns: less memory, and as much as there is without the choices that were too heavy.
+        others = heavy if attempt % 2 == 0 else ()
         solution = solve(model, limit if others else memory, than=best, limit=_left(stop), without=others)
         if not attempt:
             yield Bound(solution.bound)
         if not solution.choice:
             if solution.is_interrupted:
                 raise KeyboardInterrupt
-            if not attempt or stop() or solution.bound < math.inf:
-                return
-            if others:
+            if not attempt or others or stop() or solution.bound < math.inf:
                 return
             # Too little: between it and what was too much.
-            refused, memory = memory, (memory + held) / 2
+            misses, memory = memory, (memory + held) / 2
             continue
         asked = modelled.asked_for(problem, solution.choice)
         found = evaluate(problem, asked)
@@ -171,10 +169,10 @@ def _solved(problem: Problem, modelled: Modelled, stop: Stop, best: float) -> It
         yield asked
         if stop() or not isinstance(found, Evaluated) or _fits(problem, found):
             return
-        without.append(solution.choice)
+        heavy.append(solution.choice)
         # What an operation keeps inside of it, and what is alive for a while, is not in the model.
         held = model.held(solution.choice)
-        memory = max(held - 1.05 * (weigh(problem, found).total - limit), (held + refused) / 2)
+        memory = max(held - 1.05 * (weigh(problem, found).total - limit), (held + misses) / 2)
 
 
 def _memory(problem: Problem) -> float:
