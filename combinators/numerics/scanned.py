@@ -144,6 +144,23 @@ def _differentiated(primals: Sequence[Any], tangents: Sequence[Any], *, call_jax
     return keeping_rules(pushed)(list(primals), [tangents[at] for at in moving])
 
 
+def _transposed(cotangents: Sequence[Any], *operands: Any, call_jaxpr: Any) -> list[Any]:
+    """Where a rule calls one with tangents, of which it is a linear function: what it calls is, too."""
+    linear = [at for at, operand in enumerate(operands) if ad.is_undefined_primal(operand)]
+
+    def of_linear(*some: Any) -> list[Any]:
+        every = list(operands)
+        for at, value in zip(linear, some, strict=True):
+            every[at] = value
+        return as_function(call_jaxpr)(*every)
+
+    kinds = [call_jaxpr.jaxpr.invars[at].aval for at in linear]
+    kinds = [jax.ShapeDtypeStruct(k.shape, k.dtype, manual_axis_type=k.manual_axis_type) for k in kinds]
+    found = jax.linear_transpose(of_linear, *kinds)([ad.instantiate_zeros(each) for each in cotangents])
+    given = dict(zip(linear, found, strict=True))
+    return [given.get(at) for at in range(len(operands))]
+
+
 def _batched(arguments: Sequence[Any], places: Sequence[Any], *, call_jaxpr: Any) -> tuple[list[Any], list[int]]:
     function = jax.vmap(as_function(call_jaxpr), in_axes=tuple(places))
     found = keeping_rules(function)(*arguments)
@@ -162,6 +179,7 @@ def _call() -> Any:
     primitive.def_impl(run)
     primitive.def_abstract_eval(lambda *_, call_jaxpr: [var.aval for var in call_jaxpr.jaxpr.outvars])
     ad.primitive_jvps[primitive] = _differentiated
+    ad.primitive_transposes[primitive] = _transposed
     batching.primitive_batchers[primitive] = _batched
     mlir.register_lowering(primitive, mlir.lower_fun(run, multiple_results=True))
     return primitive

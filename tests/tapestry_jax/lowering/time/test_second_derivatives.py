@@ -47,7 +47,37 @@ def many(x: Any) -> Any:
     return jax.vmap(jax.vmap(odd))(x)
 
 
-KERNELS = {"odd": odd, "either": either, "again": again, "jitted": jitted, "many": many, "softplus": jax.nn.softplus}
+@jax.custom_jvp
+def doubled(x: Any) -> Any:
+    return 2 * x
+
+
+@doubled.defjvp
+def _(primals: Any, tangents: Any) -> Any:
+    return doubled(*primals), doubled(*tangents)
+
+
+@jax.custom_jvp
+def linear_inside(x: Any) -> Any:
+    """Its derivative calls another one of tangents, which is turned around with it."""
+    return odd(x)
+
+
+@linear_inside.defjvp
+def _(primals: Any, tangents: Any) -> Any:
+    (x,), (moved,) = primals, tangents
+    return linear_inside(x), linear_inside(x) * doubled(moved) + doubled(odd(x) * moved)
+
+
+KERNELS = {
+    "odd": odd,
+    "either": either,
+    "again": again,
+    "jitted": jitted,
+    "many": many,
+    "linear": linear_inside,
+    "softplus": jax.nn.softplus,
+}
 
 
 def mapped(kernel: Any) -> Callable[..., Any]:
@@ -89,6 +119,26 @@ def in_steps(kernel: Any) -> Callable[..., Any]:
     return run
 
 
+@jax.custom_jvp
+def times(a: Any, b: Any) -> Any:
+    """A product, of which JAX knows half of the derivative if nobody tells."""
+    return a * jax.lax.stop_gradient(b)
+
+
+@times.defjvp
+def _(primals: Any, tangents: Any) -> Any:
+    (a, b), (of_a, of_b) = primals, tangents
+    return times(a, b), of_a * b + a * of_b
+
+
+PRODUCT = tp.Monoid(1, times, commutative=True)
+
+
+def multiplied(kernel: Any) -> Callable[..., Any]:
+    scan = tp.Scan(PRODUCT, "n k -> n k", "n", kernel=kernel)
+    return tp.program("n k -> n k")(lambda x: scan(x))
+
+
 CHUNKS, MESH = {"n": tp.chunks(4)}, {"n": ("data", tp.chunks(2))}
 RING = {"n": "data", "m": tp.ring("data")}
 PROGRAMS: dict[str, tuple[Any, Callable[..., Any], list[Any]]] = {
@@ -96,6 +146,7 @@ PROGRAMS: dict[str, tuple[Any, Callable[..., Any], list[Any]]] = {
     "folded": (folded, lambda kernel: lambda x: kernel(x).sum(0), [CHUNKS, MESH]),
     "peaked": (peaked, lambda kernel: lambda x: jax.nn.logsumexp(kernel(x), 0), [CHUNKS, MESH]),
     "scanned": (scanned, lambda kernel: lambda x: jnp.cumsum(kernel(x), 0), [CHUNKS, MESH]),
+    "multiplied": (multiplied, lambda kernel: lambda x: jnp.cumprod(kernel(x), 0), [{}, CHUNKS, MESH, {"n": "model"}]),
     "paired": (paired, lambda kernel: lambda x: kernel(x[:, None] + x).sum(1), [RING, {"m": tp.chunks(2)}]),
     "stepped": (stepped, in_steps, [{}, {"n": "model"}, {"k": tp.chunks(3)}]),
 }
