@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
 from combinators.errors import GraphError, SignatureError, message
 from combinators.graphs.nodes import Apply, Input, Loop, Ref, Rename, needed_nodes
@@ -71,7 +70,10 @@ def run_loop(node: Loop, operands: Sequence[Any], run_body: Any) -> list[Any]:
         from combinators.numerics.until import run_until
 
         return run_until(lambda carry: step(carry, [])[0], carries, node.length, node.path)
-    final, outputs = lax.scan(step, carries, stacked, length=node.length)
+    # Not at the top: a library that is imported need not load it.
+    from combinators.numerics.scanned import scan
+
+    final, outputs = scan(step, carries, stacked, length=node.length)
     return [*final, *outputs]
 
 

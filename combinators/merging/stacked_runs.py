@@ -18,6 +18,7 @@ from jax import lax
 
 from combinators.merging.chosen import merge_chosen
 from combinators.merging.monoid import Monoid
+from combinators.numerics.scanned import scan
 
 LENGTH = 32
 """The steps of a row: each takes one turn of a loop, in which all rows advance."""
@@ -72,4 +73,4 @@ def _walk(monoid: Monoid, joins: Any, first: Any, rest: Any) -> Any:
         merged = jax.vmap(partial(merge_chosen, monoid))(joined, carry, state, state)
         return merged, merged
 
-    return lax.scan(turn, first, (joins.T, rest))
+    return scan(turn, first, (joins.T, rest))

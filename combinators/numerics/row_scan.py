@@ -32,6 +32,7 @@ from combinators.merging.blocks import (
 from combinators.merging.chosen import read_where
 from combinators.merging.monoid import Monoid
 from combinators.monoids.dual import dual
+from combinators.numerics.scanned import scan
 
 
 @dataclass(frozen=True)
@@ -191,7 +192,7 @@ class RowScan:
             merged = self._merge(carry, step)
             return merged, merged
 
-        _, found = lax.scan(turn, made, rest)
+        _, found = scan(turn, made, rest)
         return [self._block(number, leaf) for number, leaf in enumerate(_joined([x[None] for x in made], found))]
 
     @cached_property
@@ -251,7 +252,7 @@ class RowScan:
         # In a mesh a loop has to start from what varies as its result does; the choice below is made when compiling.
         like = [lax.stop_gradient(leaf) for leaf in self._merge(first, first)]
         start = [jnp.where(True, one, other) for one, other in zip(self._of_read(first), like, strict=True)]
-        return lax.scan(turn, start, (jnp.arange(1, length), rest))[0]
+        return scan(turn, start, (jnp.arange(1, length), rest))[0]
 
     def _of_read(self, steps: list[Any]) -> list[Any]:
         """One step of each row; nothing comes back where nobody reads what the row comes to."""

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from combinators.merging.blocks import identity_block
+from combinators.numerics.scanned import scan
 from combinators.operations.execute import present, run_blocks, states
 from combinators.operations.outside import answering
 from combinators.operations.shaped import Shaped, is_written
@@ -321,7 +322,7 @@ def _repeat(step: Repeat, here: Here, arrays: Sequence[Any]) -> list[Any]:
         return [lax.stop_gradient(value) for value in last] if step.stopped else last
 
     if step.stage is None or step.stage.block * here.size(step.stage.axes) == step.layers:
-        final, outputs = lax.scan(turn, list(arrays[:count]), stacked, length=step.length)
+        final, outputs = scan(turn, list(arrays[:count]), stacked, length=step.length)
         return [*final, *outputs]
 
     # A stage with fewer layers than the others turns on; its padding holds copies of a real layer.
@@ -334,5 +335,5 @@ def _repeat(step: Repeat, here: Here, arrays: Sequence[Any]) -> list[Any]:
         return [jnp.where(is_layer, new, old) for new, old in zip(after, carry, strict=True)], made
 
     numbers = jnp.arange(step.length, dtype=jnp.int32)
-    final, outputs = lax.scan(turn_or_none, list(arrays[:count]), (numbers, stacked))
+    final, outputs = scan(turn_or_none, list(arrays[:count]), (numbers, stacked))
     return [*final, *outputs]

@@ -8,6 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
+from combinators.numerics.scanned import scan
 from tapestry_jax.lowering.exchange.collectives import permute_over
 from tapestry_jax.lowering.exchange.convert import convert
 from tapestry_jax.lowering.on_device.here import Here
@@ -60,7 +61,7 @@ def run_pipeline(step: Region, here: Here, arrays: Sequence[Any], run_body: RunB
     start = [
         vary(jnp.zeros(s.local_shape, s.type.dtype), sorted(s.varying)) for s in map(body.slots.__getitem__, received)
     ]
-    _, pieces = lax.scan(turn, start, jnp.arange(step.turns(here), dtype=jnp.int32))
+    _, pieces = scan(turn, start, jnp.arange(step.turns(here), dtype=jnp.int32))
     slots = [body.slots[slot] for slot in step.results_inside]
     return [
         together(_chunks(array, slot, step, here), slot, step.axis, here)

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from combinators.numerics.scanned import scan
 from tapestry_jax.lowering.exchange.collectives import permute_over
 from tapestry_jax.lowering.on_device.here import Here
 from tapestry_jax.lowering.on_device.pad import crop_axis, pad_axis
@@ -75,7 +76,7 @@ def _sums(
         return jax.tree.map(jnp.add, sums, again(still, counter)), None
 
     unit = frames.express(varying_as(identity(carried.folds), carried.slots))
-    return frames.restore(lax.scan(turn, unit, counters)[0])
+    return frames.restore(scan(turn, unit, counters)[0])
 
 
 def _standing_still(step: Region, chunk: Any, fixed: dict[int, Any], *turning: Any) -> tuple[Any, Any]:
@@ -115,7 +116,7 @@ def _run(
         return (state, _sent_on(step, moving, here)), made
 
     looped = counters[:-1] if step.rotating else counters
-    (states, moving), pieces = lax.scan(turn, (start, around), looped, reverse=step.reverse)
+    (states, moving), pieces = scan(turn, (start, around), looped, reverse=step.reverse)
     if step.rotating:
         # Behind the last turn nothing is sent on: it stands behind the loop.
         apart = recomputed(one, in_loop=False)

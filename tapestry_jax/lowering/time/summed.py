@@ -12,6 +12,7 @@ from jax import lax
 
 from combinators.frozen import dataclass
 from combinators.index_space.tensor_type import is_inexact
+from combinators.numerics.scanned import scan
 from combinators.operations.shaped import block_structs, is_written
 from tapestry_jax.lowering.exchange.convert import convert
 from tapestry_jax.lowering.on_device.here import Here
@@ -197,7 +198,7 @@ class _Summed:
         ]
 
     def _loop(self, turn: Callable[[Any, Any], Any], start: Any) -> Any:
-        return lax.scan(turn, start, jnp.arange(turns_of(self.step.axis), dtype=jnp.int32))[0]
+        return scan(turn, start, jnp.arange(turns_of(self.step.axis), dtype=jnp.int32))[0]
 
     def _zero(self) -> list[Any]:
         found = [self.step.body.slots[slot] for slot in self.step.body.outputs]

@@ -8,7 +8,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from flax import nnx
-from jax import lax
 
 from combinators.arguments import read_count, read_dimension, read_function, read_list
 from combinators.arrows.loops import stack
@@ -16,6 +15,7 @@ from combinators.arrows.repeated import record_loop, sliced_axis
 from combinators.errors import GraphError, message, spelt
 from combinators.frozen import dataclass
 from combinators.index_space.tensor_type import TensorType
+from combinators.numerics.scanned import scan
 from combinators.recording.value import Value
 from tapestry_jax.nnx.modules.module import Module
 from tapestry_jax.nnx.modules.symbolic import merge, state_types
@@ -149,7 +149,7 @@ def _made(make: Callable[[nnx.Rngs], Any], length: int, rngs: nnx.Rngs) -> _Made
         seen.append((graphdef, _types(layer)))
         return nnx.state(own), state
 
-    after, state = lax.scan(turn, before, length=length)
+    after, state = scan(turn, before, length=length)
     nnx.update(rngs, after)
     graphdef, types = seen[-1]
     return _Made(nnx.merge(graphdef, state), types, length)

@@ -39,6 +39,12 @@ def in_a_row(a: Any, b: Any) -> Any:
     return jax.lax.cumsum(jnp.sort(a)), jax.lax.cumprod(b)
 
 
+def behind_more(a: Any, b: Any) -> Any:
+    """The first result is behind two collectives, and the second behind one."""
+    first = jax.lax.psum(jnp.sort(a), "data")
+    return jax.lax.cummax(jax.lax.psum(first * first, "data")), jax.lax.cumsum(jax.lax.psum(jax.lax.cumprod(b), "data"))
+
+
 def in_a_loop(a: Any, b: Any) -> Any:
     def turn(carry: Any, _: Any) -> Any:
         alone, after = first_alone(*carry)
@@ -56,6 +62,13 @@ def test_what_only_an_output_reads_runs_while_a_collective_is_on_its_way(mesh8: 
 def test_without_collectives_the_order_is_that_of_the_program(mesh8: Any) -> None:
     program = read(in_a_row, mesh8)
     assert names(scheduled(program)) == names(program) == ["sort", "cumsum", "cumprod"]
+
+
+def test_what_is_behind_the_most_collectives_runs_last(mesh8: Any) -> None:
+    program = read(behind_more, mesh8)
+    assert names(program).index("cummax") < names(program).index("cumsum")
+    found = names(scheduled(program))
+    assert found.index("cumsum") < found.index("cummax")
 
 
 def test_loops_are_ordered_inside(mesh8: Any) -> None:
@@ -77,7 +90,7 @@ def test_so_many_kernels_hide_a_collective(
     assert found[-1] == "cumsum"
 
 
-@pytest.mark.parametrize("function", [first_alone, in_a_row, in_a_loop])
+@pytest.mark.parametrize("function", [first_alone, behind_more, in_a_row, in_a_loop])
 def test_every_operation_runs_once_behind_what_it_reads(mesh8: Any, function: Any) -> None:
     program = read(function, mesh8)
     after = scheduled(program)
