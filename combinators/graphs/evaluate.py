@@ -71,7 +71,7 @@ def run_loop(node: Loop, operands: Sequence[Any], run_body: Any) -> list[Any]:
 
         return run_until(lambda carry: step(carry, [])[0], carries, node.length, node.path)
     # Not at the top: a library that is imported need not load it.
-    from combinators.numerics.scanned import scan
+    from combinators.equations.scanned import scan
 
     final, outputs = scan(step, carries, stacked, length=node.length)
     return [*final, *outputs]

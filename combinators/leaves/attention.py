@@ -22,8 +22,6 @@ from combinators.numerics.attention_kernel import (
     scores_rows,
     state_dtype,
 )
-from combinators.numerics.fused_attention import FitsFused, FusedAttention
-from combinators.numerics.splash_attention import FitsSplash, SplashAttention, SplashState
 from combinators.operations.dense import Dense
 from combinators.operations.operation import Operation
 from combinators.recording.current import trace_of
@@ -170,6 +168,10 @@ def attention_operation(fields: Mapping[str, Any], dtype: Any) -> Operation:
 
         dropped = DroppedKernel(**fields), (DroppedAttention(**fields),)
         return Operation(signature, dropped[0], AttentionState, state, present, dense=dropped[1], name="attention")
+    # Loaded by the first that is made.
+    from combinators.numerics.fused_attention import FitsFused, FusedAttention
+    from combinators.numerics.splash_attention import FitsSplash, SplashAttention, SplashState
+
     kernel, fused = AttentionKernel(**fields), FusedAttention(**fields)
     # A causal kernel without coordinates starts at row 0 and key 0: the queries must be whole as well.
     conditions: dict[str, Any] = {"whole": (queries,) if queries is not None else (), "takes": FitsFused(fused)}

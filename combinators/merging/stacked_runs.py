@@ -16,9 +16,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from combinators.equations.scanned import scan
 from combinators.merging.chosen import merge_chosen
 from combinators.merging.monoid import Monoid
-from combinators.numerics.scanned import scan
 
 LENGTH = 32
 """The steps of a row: each takes one turn of a loop, in which all rows advance."""

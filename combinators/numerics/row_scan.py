@@ -19,6 +19,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
+from combinators.equations.scanned import scan
 from combinators.frozen import dataclass
 from combinators.merging.blocks import (
     Axes,
@@ -32,7 +33,6 @@ from combinators.merging.blocks import (
 from combinators.merging.chosen import read_where
 from combinators.merging.monoid import Monoid
 from combinators.monoids.dual import dual
-from combinators.numerics.scanned import scan
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from combinators.equations.scanned import scan
 from combinators.merging.blocks import identity_block
-from combinators.numerics.scanned import scan
 from combinators.operations.execute import present, run_blocks, states
 from combinators.operations.outside import answering
 from combinators.operations.shaped import Shaped, is_written

@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from combinators.numerics.scanned import scan
+from combinators.equations.scanned import scan
 from tapestry_jax.lowering.exchange.collectives import permute_over
 from tapestry_jax.lowering.exchange.convert import convert
 from tapestry_jax.lowering.on_device.here import Here

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from combinators.numerics.scanned import scan
+from combinators.equations.scanned import scan
 from tapestry_jax.lowering.exchange.collectives import permute_over
 from tapestry_jax.lowering.on_device.here import Here
 from tapestry_jax.lowering.on_device.pad import crop_axis, pad_axis

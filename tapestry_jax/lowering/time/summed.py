@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from combinators.equations.scanned import scan
 from combinators.frozen import dataclass
 from combinators.index_space.tensor_type import is_inexact
-from combinators.numerics.scanned import scan
 from combinators.operations.shaped import block_structs, is_written
 from tapestry_jax.lowering.exchange.convert import convert
 from tapestry_jax.lowering.on_device.here import Here

@@ -12,10 +12,10 @@ from flax import nnx
 from combinators.arguments import read_count, read_dimension, read_function, read_list
 from combinators.arrows.loops import stack
 from combinators.arrows.repeated import record_loop, sliced_axis
+from combinators.equations.scanned import scan
 from combinators.errors import GraphError, message, spelt
 from combinators.frozen import dataclass
 from combinators.index_space.tensor_type import TensorType
-from combinators.numerics.scanned import scan
 from combinators.recording.value import Value
 from tapestry_jax.nnx.modules.module import Module
 from tapestry_jax.nnx.modules.symbolic import merge, state_types

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from combinators.numerics.scanned import keeping_rules, scan
+from combinators.equations.scanned import keeping_rules, scan
 
 XS = jnp.linspace(-1.0, 2.0, 5)
 

@@ -109,8 +109,9 @@ def _inside(closed: Any) -> Run:
     def run(*args: Any) -> list[Any]:
         operands = [atom.val if is_literal(atom) else args[variables[atom]] for atom in equation.invars]
         if equation.primitive.name == "cond":
-            index, *rest = operands
-            return lax.switch(index, [_runs(branch) for branch in equation.params["branches"]], *rest)
+            # Bound and not called: it may say for which platforms its branches are.
+            branches = [jax.make_jaxpr(_runs(branch))(*operands[1:]) for branch in equation.params["branches"]]
+            return equation.primitive.bind(*operands, **equation.params | {"branches": tuple(branches)})
         (program,) = programs_inside(equation)
         body = _runs(_closed(program))
         if equation.primitive.name in _AGAIN:
