@@ -95,7 +95,7 @@ def _way(options: argparse.Namespace) -> tuple[dict[str, Any], Compare | None]:
     if options.second:
         from tests.pairs.second import compare_second
 
-        return {"edition": 2}, compare_second
+        return {"edition": 3}, compare_second
     if not options.compiled:
         return {}, None
     from tests.pairs.compiled import CHOSEN, compare_compiled
