@@ -42,8 +42,8 @@ def _assert_equal(program: Any, plan: tp.Plan, told: str) -> None:
     values, slopes = pair.unplanned(program)  # in NumPy, from the traced program
     tolerance = TOLERANCES[str(next(iter(program.types.values())).dtype)]
     run = pair._in_true_sizes(plan.compile().jitted, [value.shape for value in values])
-    found, gradients = jax.jit(pair._value_and_gradients(run, program.graph))(
-        list(plan.put(*args)), pair._cotangents(values)
+    found, gradients = jax.jit(pair.with_gradients(run, program.graph))(
+        list(plan.put(*args)), pair.cotangents_of(values)
     )
     for number, (got, want) in enumerate(zip(found, values, strict=True)):
         assert (text := difference(got, want, tolerance)) is None, f"output {number}: {text}\n{told}"

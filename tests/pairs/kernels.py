@@ -19,6 +19,19 @@ def shrink(x: Any) -> Any:
     return x / (1 + x * x)
 
 
+@jax.custom_jvp
+def told(x: Any) -> Any:
+    """Its derivative is its author's, not that of the code, and calls it."""
+    return jnp.tanh(x)
+
+
+@told.defjvp
+def _(primals: Any, tangents: Any) -> Any:
+    (x,), (moved,) = primals, tangents
+    out = told(x)
+    return out, (2 - told(0.5 * x) * out) * moved
+
+
 def two(x: Any) -> Any:
     return jnp.sin(x), x * 0.5
 

@@ -68,7 +68,7 @@ def check(
         found = (by or compare)(program, plan)
     except Exception:  # noqa: BLE001, any error is a finding
         found = "error", traceback.format_exc(limit=-8)
-    refused, smooth = tuple(refusals), bool(_smooth(program))
+    refused, smooth = tuple(refusals), bool(floating_inputs(program))
     if found is None:
         equal = "equal" if _is_cut(plan) else "trivial"
         return placing, Outcome("alarm", alarm, refused) if alarm else Outcome(equal, "", refused, smooth)
@@ -110,7 +110,7 @@ def value_and_gradients(program: Program, plan: tp.Plan) -> tuple[Callable[..., 
     """The planned program and its pullback as one function, and what it is called with."""
     expected = unplanned(program)[0]
     run = in_true_sizes(program, plan)
-    return _value_and_gradients(run, program.graph), (program.args(), _cotangents(expected))
+    return with_gradients(run, program.graph), (program.args(), cotangents_of(expected))
 
 
 def judged(program: Program, values: Sequence[Any], gradients: Sequence[Any]) -> tuple[str, str] | None:
@@ -120,7 +120,7 @@ def judged(program: Program, values: Sequence[Any], gradients: Sequence[Any]) ->
     for number, (got, want) in enumerate(zip(values, expected, strict=True)):
         if (text := difference(got, want, tolerance)) is not None:
             return "wrong", f"output {number}: {text}"
-    for name, got, want in zip(_smooth(program), gradients, slopes, strict=True):
+    for name, got, want in zip(floating_inputs(program), gradients, slopes, strict=True):
         if (text := difference(got, want, 10 * tolerance)) is not None:
             return "gradient", f"gradient by {name}: {text}"
     return None
@@ -143,14 +143,16 @@ def unplanned(program: Program) -> tuple[list[Any], list[Any]]:
     """Values, and gradients by all floating inputs, without a plan."""
     graph, args = program.graph, program.args()
     values = simulated(lambda args: jax.tree.leaves(graph(*args)), args)
-    return simulated(_value_and_gradients(graph, graph), args, _cotangents(values))
+    return simulated(with_gradients(graph, graph), args, cotangents_of(values))
 
 
-def _smooth(program: Program) -> list[str]:
+def floating_inputs(program: Program) -> list[str]:
+    """The names of the inputs that have a gradient."""
     return [name for name, kind in program.types.items() if jnp.issubdtype(kind.dtype, jnp.floating)]
 
 
-def _cotangents(values: Sequence[Any]) -> list[Any]:
+def cotangents_of(values: Sequence[Any]) -> list[Any]:
+    """One for each floating result."""
     rng = np.random.default_rng(7)
     return [
         rng.normal(size=value.shape).astype(value.dtype)
@@ -159,7 +161,8 @@ def _cotangents(values: Sequence[Any]) -> list[Any]:
     ]
 
 
-def _value_and_gradients(run: Callable[..., Any], graph: tp.Graph) -> Callable[..., Any]:
+def with_gradients(run: Callable[..., Any], graph: tp.Graph) -> Callable[..., Any]:
+    """The results of `run`, and by the cotangents of its floating ones the gradients by all floating inputs."""
     smooth = [i for i, node in enumerate(graph.inputs) if jnp.issubdtype(node.results[0].dtype, jnp.floating)]
 
     def both(args: Sequence[Any], cotangents: Sequence[Any]) -> Any:

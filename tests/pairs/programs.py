@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import tapestry_jax as tp
+from tests.pairs import kernels
 from tests.pairs.steps import NEWER, STEPS, Pool
 
 SIZES = {0: 2, 1: 7, 2: 12, 3: 16, 4: 14, 5: 12, 6: 6, 7: 8, 8: 8, 11: 3}
@@ -35,7 +36,7 @@ class Program:
       dtype: of the floating inputs; None draws it.
       only: names of the steps to draw from; empty for all.
       sizes: of dimensions that are not drawn.
-      edition: of the steps that are drawn from.
+      edition: of the steps that are drawn from; in the third a smooth function has a derivative of its author's.
     """
 
     seed: str
@@ -88,7 +89,8 @@ class Program:
         return replace(self, steps=tuple(step for step in self.steps if step != number))
 
     def _run(self, *inputs: Any) -> Any:
-        pool = Pool(dict(zip(self.types, inputs, strict=True)))
+        smooth = jnp.tanh if self.edition < 3 else kernels.told
+        pool = Pool(dict(zip(self.types, inputs, strict=True)), smooth)
         for number in self.steps:
             rng = Random(f"{self.seed}/step {number}")
             for _ in range(TRIES):

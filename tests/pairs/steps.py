@@ -20,7 +20,8 @@ Sum, agg = tp.monoids.Sum, tp.aggregators
 class Pool:
     """The values that a step may take: what the program was given, and what the steps before made."""
 
-    def __init__(self, inputs: dict[str, Any]) -> None:
+    def __init__(self, inputs: dict[str, Any], smooth: Callable[[Any], Any] = jnp.tanh) -> None:
+        self.smooth = smooth
         self.labels = inputs.get("labels")
         self.layers = inputs.get("layers")
         self.w = inputs.get("w")
@@ -68,7 +69,7 @@ def without(value: Any, *names: str) -> str:
 
 
 def elementwise(rng: Random, pool: Pool) -> Any:
-    kernel = rng.choice((jnp.tanh, jnp.sin, kernels.bump, kernels.shrink, jnp.square))
+    kernel = rng.choice((pool.smooth, jnp.sin, kernels.bump, kernels.shrink, jnp.square))
     return tp.Map(kernel)(pool.any(rng))
 
 
@@ -241,7 +242,7 @@ def residual(rng: Random, pool: Pool) -> Any:
     row = pool.w.names[0]
     x = rng.choice([value for value in pool.carrying(row) if "d" not in value.names])
     kept = without(x, row)
-    hidden = tp.Map(jnp.tanh)(tp.einsum(f"{axes(x)}, {row} d -> {kept} d")(x, pool.w))
+    hidden = tp.Map(pool.smooth)(tp.einsum(f"{axes(x)}, {row} d -> {kept} d")(x, pool.w))
     return x + tp.einsum(f"{kept} d, {row} d -> {axes(x)}")(hidden, pool.w)
 
 
@@ -269,7 +270,7 @@ def rearranged(rng: Random, pool: Pool) -> Any:
         left, right = pool.fresh(), pool.fresh()
         split = [*x.names[:at], f"({left} {right})", *x.names[at + 2 :]]
         apart = " ".join(part.strip("()") for part in split)
-        merged = tp.Map(jnp.tanh)(merged)
+        merged = tp.Map(pool.smooth)(merged)
         return tp.rearrange(f"{' '.join(split)} -> {apart}", **{right: x.shape[at + 1]})(merged)
     at = rng.randrange(x.ndim)
     inner = rng.choice([n for n in range(1, x.shape[at] + 1) if x.shape[at] % n == 0] or [1])
@@ -350,7 +351,7 @@ def _layer(rng: Random, like: Any, pool: Pool, depth: int) -> Callable[[Any], An
 
         def mixed(x: Any) -> Any:
             kept = without(x, row)
-            hidden = tp.Map(jnp.tanh)(tp.einsum(f"{axes(x)}, {row} d -> {kept} d")(x, w))
+            hidden = tp.Map(pool.smooth)(tp.einsum(f"{axes(x)}, {row} d -> {kept} d")(x, w))
             return x + tp.einsum(f"{kept} d, {row} d -> {axes(x)}")(hidden, w) * 0.5
 
         return mixed
@@ -375,7 +376,7 @@ def relaxed(rng: Random, pool: Pool) -> Any:
     """Windows in a loop, which halos are for."""
     x = pool.any(rng, 1)
     over, boundary = rng.choice(x.names), rng.choice(BOUNDARIES[1:])
-    smooth = rng.choice((None, jnp.tanh, jnp.sin))
+    smooth = rng.choice((None, pool.smooth, jnp.sin))
     other = rng.choice(x.names)
 
     def step(value: Any) -> Any:
@@ -406,7 +407,7 @@ def fed_back(rng: Random, pool: Pool) -> Any:
     state = tp.fold(agg.Mean(), f"{axes(x)} -> {without(x, over)}")(x)
 
     def step(piece: Any, carry: Any) -> Any:
-        after = tp.Map(jnp.tanh)(piece + carry * 0.5)
+        after = tp.Map(pool.smooth)(piece + carry * 0.5)
         return after * piece, after
 
     # The operator notation takes a program; its names are those of its operands.

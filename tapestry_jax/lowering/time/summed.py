@@ -89,12 +89,18 @@ def run_summed(
     @total.defjvp
     def _(primals: tuple[list[Any], list[Any]], tangents: tuple[list[Any], list[Any]]) -> tuple[list[Any], list[Any]]:
         arrays, counters = primals
-        at = here.at(dict(zip(names, counters, strict=True)))
-        together = traced(lambda given: loop.values_and_gradients(given, at), arrays)
+
+        def at(counters: list[Any]) -> Here:
+            return here.at(dict(zip(names, counters, strict=True)))
+
+        # It is given the counters, and reads none from around: a second derivative runs it when these are gone.
+        together = traced(lambda given, counters: loop.values_and_gradients(given, at(counters)), arrays, counters)
         if not keeps_range(together.jaxpr):
             # Only the operands have tangents: counters are integers.
-            return jax.jvp(lambda given: run_loop(dict(zip(operands, given, strict=True)), at), (arrays,), tangents[:1])
-        sums, gradients = _undivided(together)(arrays)
+            return jax.jvp(
+                lambda given: run_loop(dict(zip(operands, given, strict=True)), at(counters)), (arrays,), tangents[:1]
+            )
+        sums, gradients = _undivided(together)(arrays, counters)
         sums = loop.counted(sums)
         return sums, [loop.tangent(leaf, gradients, tangents[0]) for leaf in sums]
 
@@ -223,7 +229,7 @@ def _pulls_otherwise(body: Schedule) -> bool:
     return False
 
 
-def _undivided(loop: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
+def _undivided(loop: Callable[..., Any]) -> Callable[..., Any]:
     """The same, of which JAX moves nothing out of its turns.
 
     Where a loop stands in a program that is differentiated, JAX computes before it what no turn changes, even the
@@ -232,8 +238,8 @@ def _undivided(loop: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
     """
 
     @jax.custom_jvp
-    def run(arrays: list[Any]) -> Any:
-        return loop(arrays)
+    def run(arrays: list[Any], counters: list[Any]) -> Any:
+        return loop(arrays, counters)
 
     run.defjvp(lambda primals, tangents: jax.jvp(loop, primals, tangents))
     return run

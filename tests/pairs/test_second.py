@@ -1,0 +1,38 @@
+"""A sample of the second derivatives that `python -m tests.pairs --second` asks, and a loop that forgets is found."""
+
+from __future__ import annotations
+
+import jax
+import pytest
+
+from combinators.equations import scanned
+from tests.pairs.pair import check, draw_pair
+from tests.pairs.second import compare_second
+from tests.pairs.test_pairs import sample
+
+
+@pytest.fixture(autouse=True)
+def _doubles():
+    with jax.enable_x64(True):
+        yield
+
+
+def verdicts(seed: str, plans: int) -> list[str]:
+    pairs = draw_pair(seed, plans, edition=3)
+    return [
+        check(program, placing, f"{seed}/{at}", by=compare_second)[1].verdict
+        for at, (program, placing) in enumerate(pairs)
+    ]
+
+
+@pytest.mark.parametrize("number", sample(3, 20))
+def test_second_derivatives_are_those_of_the_program(number: int) -> None:
+    assert {*verdicts(f"s3/{number}", 2)} <= {"equal", "trivial", "refused"}
+
+
+@pytest.mark.skipif(jax.__version_info__ >= (0, 12), reason="its loops keep derivatives by themselves")
+def test_a_loop_that_forgets_what_somebody_wrote_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert verdicts("s3/19", 1) == ["equal"]
+    monkeypatch.setattr(scanned, "_KEPT", True)
+    jax.clear_caches()
+    assert verdicts("s3/19", 1) == ["gradient"]
