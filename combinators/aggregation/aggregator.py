@@ -128,7 +128,9 @@ class Aggregator(Immutable):
         Returns:
           The identity, with the shapes and dtypes of a lifted element.
         """
-        return self.monoid.identity_for(jax.eval_shape(self.lift, *types))
+        # As JAX takes them: it warns of 64 bits where these are off (0.12).
+        taken = jax.tree.map(lambda t: jax.ShapeDtypeStruct(t.shape, jax.dtypes.canonicalize_dtype(t.dtype)), types)
+        return self.monoid.identity_for(jax.eval_shape(self.lift, *taken))
 
     def __and__(self, other: Aggregator) -> Aggregator:
         """Run two aggregators over the same inputs, in one pass; the result is a pair.

@@ -97,14 +97,14 @@ class Total:
     over: str
 
     def __call__(self, *blocks: Any) -> Any:
-        """The leaves of the state block, without `over`."""
+        """The state block, without `over`."""
         tree = tree_from_json(read_json(self.structure, "the structure of a state", any_text=True), "the state")
         steps = jax.tree.leaves(self.kernel(*blocks))
         if self.monoid.native in ("max", "min"):
             # As a mesh folds it: the gradient is shared by all that attain the extremum.
             places = [axes.index(self.over) for axes in self.carrier]
             moved = [jnp.moveaxis(leaf, place, 0) for leaf, place in zip(steps, places, strict=True)]
-            return tuple(self.monoid.fold_stacked(moved))
+            return jax.tree.unflatten(tree, jax.tree.leaves(self.monoid.fold_stacked(moved)))
 
         def cell(leaves: list[Any]) -> list[Any]:
             return jax.tree.leaves(self.monoid.fold_stacked(jax.tree.unflatten(tree, leaves)))
@@ -112,7 +112,7 @@ class Total:
         rest = [tuple(name for name in axes if name != self.over) for axes in self.carrier]
         front = [(self.over, *axes) for axes in rest]
         moved = [jnp.moveaxis(leaf, axes.index(self.over), 0) for leaf, axes in zip(steps, self.carrier, strict=True)]
-        return tuple(map_cells(cell, [front], rest, shared_axes(rest))(moved))
+        return jax.tree.unflatten(tree, map_cells(cell, [front], rest, shared_axes(rest))(moved))
 
     @property
     def merged_by(self) -> tuple[Monoid, ...]:
@@ -245,7 +245,7 @@ class _Ends:
         operation = self.shaped.operation
         rest = self._without_over(self.carrier)
         signature = Signature(self.shaped.signature.operands, tuple(map(self.operand, rest)))
-        kernel = Total(operation.kernel, self.monoid, self.structure, self.carrier, self.over)
+        kernel = Total(operation.kernel, self.monoid, self.structure, self._of_cells(self.carrier), self.over)
         fold = Operation(signature, kernel, self.monoid, rest, sizes=self.sizes, name=f"{operation.name}_total")
         return jax.tree.leaves(self.recording.apply(fold, self.values))
 
@@ -266,8 +266,9 @@ class _Ends:
         carrier, over = self.carrier, self.over
         if total:
             carrier, results, over = self._without_over(carrier), self._without_over(results), None
+        cells = self._of_cells(carrier)
         kernel = Begin(
-            self.monoid, self.structure, carrier, self.numbers, over, operation.present, results, operation.reverse
+            self.monoid, self.structure, cells, self.numbers, over, operation.present, results, operation.reverse
         )
         rest = self._without_over(self.carrier)
         held = [axes for axes, number in zip(rest, self.numbers, strict=False) if number is None]
@@ -276,6 +277,10 @@ class _Ends:
         merge = Operation(signature, kernel, sizes=sizes, name=f"{operation.name}_{'final' if total else 'begin'}")
         leaves = jax.tree.leaves(self.recording.apply(merge, [*self.first, *states], suggests=False))
         return jax.tree.unflatten(self.shaped.result_tree, leaves)
+
+    def _of_cells(self, carrier: Sequence[Axes]) -> tuple[Axes, ...]:
+        """The same for merging: a cell's own axes begin with `~`, which no leaf shares with another."""
+        return tuple(tuple(name if name in self.shaped.sizes else f"~{name}" for name in axes) for axes in carrier)
 
     def _without_over(self, carrier: Sequence[Axes]) -> tuple[Axes, ...]:
         return tuple(tuple(name for name in axes if name != self.over) for axes in carrier)

@@ -77,12 +77,25 @@ def check_cells(box: Any, array: Any, one: Stored | Sink, *, is_target: bool) ->
     return found
 
 
+def check_no_mask(array: Any, where: str) -> None:
+    """Refuse an array of NumPy with a mask: what reads the cells would drop it.
+
+    Raises:
+      FormatError: for one.
+    """
+    if isinstance(array, np.ma.MaskedArray):
+        remedy = "Pass array.filled(value), or the mask as an input of its own."
+        headline = "an array with a mask cannot be stored: the mask would be dropped"
+        raise FormatError(message(headline, where, remedy=remedy))
+
+
 def check_array(array: Any, box: Box, dtype: np.dtype[Any], where: str, *, is_target: bool) -> None:
     """Hold a buffer against the box that is read into it, or written from it.
 
     Raises:
       FormatError: for another shape or dtype; of a target, also where it is not contiguous or not writeable.
     """
+    check_no_mask(array, f"`{where}`")
     expected = f"{dtype.name} {shape_of(box)}"
     kind = "C-contiguous, writeable" if is_target else "NumPy"
     is_right = isinstance(array, np.ndarray) and array.shape == shape_of(box) and array.dtype == dtype

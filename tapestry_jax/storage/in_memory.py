@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from combinators.errors import FormatError, first_line, message
-from tapestry_jax.storage.boxes import check_cells, check_names, one_piece, slices
+from tapestry_jax.storage.boxes import check_cells, check_names, check_no_mask, one_piece, slices
 from tapestry_jax.storage.dtypes import ALL, as_bytes, read_dtype
 from tapestry_jax.storage.protocols import Array, Box, Names, Shown
 
@@ -67,9 +67,7 @@ def stored(array: Any, *, names: Any = None) -> InMemory:
       >>> row
       array([[3., 4., 5.]])
     """
-    if isinstance(array, np.ma.MaskedArray):
-        remedy = "Pass array.filled(value), or the mask as an input of its own."
-        raise FormatError(message("an array with a mask cannot be stored: the mask would be dropped", remedy=remedy))
+    check_no_mask(array, "an array in memory")
     try:
         found = np.asarray(array)
     except (TypeError, ValueError) as error:

@@ -57,7 +57,9 @@ def load(
             remedy = "Load it again once nobody writes it."
             raise FabricError(message(f"{where}: {found.where} was written while it was read", remedy=remedy))
     finally:
-        found.close()
+        # What the caller has opened stays open.
+        if not isinstance(source, Stored):
+            found.close()
     commit(opened, {name: draft}, overwrite, origin, where)
 
 

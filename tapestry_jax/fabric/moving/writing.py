@@ -12,6 +12,7 @@ from tapestry_jax.fabric.moving.copying import Written, write_box
 from tapestry_jax.fabric.opened import Opened
 from tapestry_jax.fabric.tensors.boxes import Box, read_box, shape_of, shown, slices
 from tapestry_jax.fabric.tensors.casting import check_cast
+from tapestry_jax.storage.boxes import check_no_mask
 
 
 def write(opened: Opened, name: str, array: Any, box: Any) -> None:
@@ -22,8 +23,11 @@ def write(opened: Opened, name: str, array: Any, box: Any) -> None:
     """
     type = opened.version(name).kind.type
     into, where = read_box(box, type, f"write {name!r}"), f"write {name!r}"
+    check_no_mask(array, where)
     found = np.asarray(array)
-    check_cast(found.dtype, type.dtype, False, where)
+    if not found.dtype.isnative:
+        found = found.astype(found.dtype.newbyteorder("="))
+    check_cast(found.dtype, type.dtype, False, where, remedy="Convert it first: array.astype(dtype).")
     if found.shape != shape_of(into):
         told = f"expected {shape_of(into)} for {shown(into, type.names)}, got {found.shape}"
         raise FabricError(message(f"{where}: the array has another shape", told, remedy="Give the box as large."))

@@ -10,8 +10,10 @@ import numpy as np
 from combinators.errors import message
 from tapestry_jax.fabric.errors import FabricError
 
+_REMEDY = "Pass cast=True to convert, or allocate the target with the dtype of the source."
 
-def check_cast(given: np.dtype[Any], wanted: np.dtype[Any], cast: bool, where: str) -> None:
+
+def check_cast(given: np.dtype[Any], wanted: np.dtype[Any], cast: bool, where: str, *, remedy: str = _REMEDY) -> None:
     """That values of a dtype may become those of another.
 
     Raises:
@@ -20,7 +22,6 @@ def check_cast(given: np.dtype[Any], wanted: np.dtype[Any], cast: bool, where: s
     if given == wanted:
         return
     if not cast:
-        remedy = "Pass cast=True to convert, or allocate the target with the dtype of the source."
         raise FabricError(message(f"{where}: the dtypes differ", f"expected {wanted}, got {given}", remedy=remedy))
     if jnp.issubdtype(given, jnp.complexfloating) and not jnp.issubdtype(wanted, jnp.complexfloating):
         remedy = "Take the real part in a program, with fabric.apply."

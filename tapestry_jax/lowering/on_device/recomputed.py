@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.ad_checkpoint import checkpoint_name
 from jax.interpreters import ad, batching, mlir  # noqa: TID251 - the public place of the rules of primitives
 
+from combinators.equations.marked import keeping, marked
 from combinators.kernels.jaxprs import new_primitive
 from tapestry_jax.lowering.on_device.varying import RECEIVED, ROUND
 
@@ -27,7 +27,7 @@ LATER = "later"
 
 def kept(values: list[Any]) -> list[Any]:
     """The same values, marked as what the plan wants to keep of a turn that is computed again."""
-    return jax.tree.map(lambda value: checkpoint_name(value, KEPT), values)
+    return jax.tree.map(lambda value: marked(value, KEPT), values)
 
 
 def recomputed(
@@ -43,21 +43,7 @@ def recomputed(
       keeps: whether values marked as `kept` are not computed again either.
       rings: whether what came round a ring is kept.
     """
-    return jax.checkpoint(turn, prevent_cse=not in_loop, policy=_named(RECEIVED, *[KEPT] * keeps, *[ROUND] * rings))
-
-
-@cache
-def _named(*names: str) -> Callable[..., bool]:
-    """A policy that keeps what has one of these names.
-
-    JAX passes the parameters of primitives by keyword, and those of others may be called as arguments of its policies.
-    """
-    kept = jax.checkpoint_policies.save_only_these_names(*names)
-
-    def policy(primitive: Any, /, *_: Any, **params: Any) -> bool:
-        return kept(primitive, name=params.get("name"))
-
-    return policy
+    return jax.checkpoint(turn, prevent_cse=not in_loop, policy=keeping(RECEIVED, *[KEPT] * keeps, *[ROUND] * rings))
 
 
 def recomputed_apart(run: Callable[[list[Any]], list[Any]], *, keeps: bool = False) -> Callable[[list[Any]], list[Any]]:

@@ -7,8 +7,8 @@ from typing import Any
 
 import jax
 from jax import lax
-from jax.ad_checkpoint import checkpoint_name
 
+from combinators.equations.marked import marked
 from tapestry_jax.planning.geometry.time_axis import in_space
 
 
@@ -34,12 +34,12 @@ def vary(value: Any, axes: Iterable[str], order: Sequence[int] = ()) -> Any:
 
 def received(value: Any) -> Any:
     """The same value, marked as what a collective brought: a loop in time keeps it, and does not send it again."""
-    return checkpoint_name(value, RECEIVED)
+    return marked(value, RECEIVED)
 
 
 def came_round(value: Any) -> Any:
     """The same value, marked as what came round a ring: it is kept as well, but where the plan has rings turn again."""
-    return checkpoint_name(value, ROUND)
+    return marked(value, ROUND)
 
 
 RECEIVED, ROUND = "received", "round"

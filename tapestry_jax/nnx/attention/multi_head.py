@@ -41,7 +41,8 @@ class MultiHeadAttention(Module):
         kernels of `query` and `out` then have the axes `heads` and `group` for the heads.
       causal: whether a position sees only itself and what comes before it; with `cross` it sees all.
       cross: whether keys and values are made of another tensor, whose positions are `keys`.
-      masked: whether a mask comes last, bool `(..., seq, keys)`: False hides.
+      masked: whether a mask comes last, bool `(..., seq, keys)`: False hides. A position that sees no key attends to
+        zeros; Flax gives it the mean of the values.
       in_kv_features: size of the last axis of that other tensor, by default `in_features`; where it is another size
         the axis is called `kv_embed`.
       rotary_base: base of the wavelengths of rotary positions of queries and keys; None turns nothing.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from combinators.arguments import read_name
@@ -14,6 +15,8 @@ from combinators.graphs.scopes import is_inside
 from combinators.operations.operation import Operation
 from combinators.operations.widening import float_dtype, is_enabled, is_narrower, state_floats, widened
 from tapestry_jax.planning.rewrites.operations import with_operations
+
+_ENOUGH = "float32"
 
 Accumulate = tuple[tuple[str, str | None], ...]
 """Scope and dtype name; `""` is the whole program, None leaves folds as they are."""
@@ -58,6 +61,22 @@ def _read(dtype: Any, where: str) -> str:
             )
         )
     return found.name
+
+
+def wide_enough(graph: Graph, dims: Sequence[str]) -> dict[str, str] | None:
+    """What to carry in float32 where any number of turns adds: folds and scans along `dims` of narrower floats.
+
+    A sum of ones in bfloat16 stays 256 from the 257th turn on; within a turn XLA adds in float32.
+    """
+    found: dict[str, str] = {}
+    for place, node in walk.operations(graph):
+        signature, shaped = node.operation.signature, place.graph.shaped(place.index)
+        along = {name for dim, name in node.names if dim in signature.fold_dims or dim == node.operation.over}
+        if along & {*dims} and any(is_narrower(kind, _ENOUGH) for kind in state_floats(shaped)):
+            with suppress(SignatureError):
+                widened(node.operation, tuple(place.graph.type_of(ref).struct for ref in node.operands), _ENOUGH)
+                found[place.path] = _ENOUGH
+    return found or None
 
 
 def carried(graph: Graph, accumulate: Accumulate) -> Graph:

@@ -15,7 +15,15 @@ from tapestry_jax.storage.files.ranges import of_file
 from tapestry_jax.storage.protocols import Array, Names, Stored
 from tapestry_jax.storage.several import choose, named
 from tapestry_jax.storage.tables.columns import Column, ColumnStored, has_nulls, no_numbers, row_starts
-from tapestry_jax.storage.tables.sql import columns_for, create_table, one_dtype, quoted, tables_of
+from tapestry_jax.storage.tables.sql import (
+    cell_of_columns,
+    columns_for,
+    create_table,
+    one_dtype,
+    quoted,
+    rows_of,
+    tables_of,
+)
 
 ROWS = 122_880
 """Of a row group of DuckDB."""
@@ -81,8 +89,8 @@ def open_duck(path: Path, tensor: str | None = None, names: Names | None = None)
         where = f"{path}, `{tensor or table}`"
         dtype = _dtype(columns, where)
         rows = row_starts(_count(database, table, where), ROWS)
-        cell = () if column or len(columns) == 1 else (len(columns),)
-        groups = _Table(database, path, _query(table, [each for each, _ in columns]), where, opened)
+        cell = () if column else cell_of_columns([each for each, _ in columns])
+        groups = _Table(database, path, _query(table, [each for each, _ in columns]), where, opened, cell)
         return named(ColumnStored(groups, Column(rows, cell, dtype, where), names), tensor or table)
     except FormatError:
         database.close()
@@ -123,9 +131,9 @@ def _write_table(database: Any, name: str, tensor: Stored) -> None:
 
 
 class _Table:
-    def __init__(self, database: Any, path: Path, query: str, where: str, opened: str) -> None:
+    def __init__(self, database: Any, path: Path, query: str, where: str, opened: str, cell: tuple[int, ...]) -> None:
         self._database, self._path, self._query, self._where = database, path.absolute(), query, where
-        self._opened = opened
+        self._opened, self._cell = opened, cell
 
     def load(self, group: int) -> Array:
         try:
@@ -137,8 +145,7 @@ class _Table:
         nulls = sum(int(np.ma.count_masked(column)) for column in columns)
         if nulls:
             raise has_nulls(self._where, nulls)
-        plain = [np.asarray(column) for column in columns]
-        return plain[0] if len(plain) == 1 else np.stack(plain, axis=1)
+        return rows_of([np.asarray(column) for column in columns], self._cell)
 
     def fingerprint(self) -> str:
         if (found := _as_it_lies(self._path)) != self._opened:

@@ -14,8 +14,6 @@ from threading import Lock
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
-import numpy as np
-
 from combinators.errors import FormatError, message, spelt
 from tapestry_jax.storage.errors import StorageError, missing_package
 from tapestry_jax.storage.places import Place
@@ -23,7 +21,15 @@ from tapestry_jax.storage.protocols import Array, Names, Stored
 from tapestry_jax.storage.several import choose, named
 from tapestry_jax.storage.tables.arrow_arrays import cell_of, to_array
 from tapestry_jax.storage.tables.columns import Column, ColumnStored, no_numbers, row_starts
-from tapestry_jax.storage.tables.sql import columns_for, create_table, one_dtype, quoted, tables_of
+from tapestry_jax.storage.tables.sql import (
+    cell_of_columns,
+    columns_for,
+    create_table,
+    one_dtype,
+    quoted,
+    rows_of,
+    tables_of,
+)
 
 ROWS = 65_536
 """Rows that are fetched at once."""
@@ -66,7 +72,7 @@ def open_postgres(place: Place, tensor: str | None = None, names: Names | None =
         known = database.kinds(f"SELECT * FROM {quoted(table)}", where)
         chosen = [choose(known, column, f"{place.text}, `{table}`")] if column else list(known)
         asked = f"SELECT {', '.join(map(quoted, chosen))} FROM {quoted(table)}"
-        return named(_stored(database, asked, where, names), tensor or table)
+        return named(_stored(database, asked, where, names, is_table=not column), tensor or table)
 
 
 def open_query(place: Place, text: str, names: Names | None = None) -> ColumnStored:
@@ -101,28 +107,31 @@ def write_postgres(place: Place, tensors: Mapping[str, Stored], *, overwrite: bo
         database.commit()
 
 
-def _stored(database: _Database, query: str, where: str, names: Names | None) -> ColumnStored:
+def _stored(
+    database: _Database, query: str, where: str, names: Names | None, *, is_table: bool = False
+) -> ColumnStored:
     kinds = database.kinds(query, where)
     if not kinds:
         raise no_numbers(where, "no column")
     dtype = one_dtype([*kinds.items()], where)
     (count,) = database.column(f"SELECT count(*) FROM ({query}\n) AS r")
     database.tell(f"DECLARE tapestry_rows SCROLL CURSOR FOR {query}")
-    cell = () if len(kinds) == 1 else (len(kinds),)
-    return ColumnStored(_Rows(database, query, where), Column(row_starts(int(count), ROWS), cell, dtype, where), names)
+    cell = cell_of_columns([*kinds]) if is_table or len(kinds) > 1 else ()
+    return ColumnStored(
+        _Rows(database, query, where, cell), Column(row_starts(int(count), ROWS), cell, dtype, where), names
+    )
 
 
 class _Rows:
     """The rows of a query, through a cursor of the server's."""
 
-    def __init__(self, database: _Database, query: str, where: str) -> None:
-        self._database, self._query, self._where = database, query, where
+    def __init__(self, database: _Database, query: str, where: str, cell: tuple[int, ...]) -> None:
+        self._database, self._query, self._where, self._cell = database, query, where, cell
         self._fingerprint = ""
 
     def load(self, group: int) -> Array:
         table = self._database.fetched(group * ROWS, ROWS)
-        columns = [to_array(column, self._where) for column in table.columns]
-        return columns[0] if len(columns) == 1 else np.stack(columns, axis=1)
+        return rows_of([to_array(column, self._where) for column in table.columns], self._cell)
 
     def fingerprint(self) -> str:
         """The sum of hashes of the rows and their numbers; the server reads all of them once."""

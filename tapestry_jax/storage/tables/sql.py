@@ -9,7 +9,7 @@ import numpy as np
 
 from combinators.errors import FormatError, message
 from tapestry_jax.storage.files.pieces import pieces
-from tapestry_jax.storage.protocols import Stored
+from tapestry_jax.storage.protocols import Array, Stored
 from tapestry_jax.storage.tables.arrow_arrays import pyarrow
 
 
@@ -50,6 +50,16 @@ def columns_for(name: str, tensor: Stored, kinds: Mapping[str, str]) -> list[tup
         raise FormatError(message(headline, *details, remedy="Write it as Zarr."))
     columns = ["value"] if rank == 1 else [f"c{position}" for position in range(tensor.shape[1])]
     return [(column, kind) for column in columns]
+
+
+def cell_of_columns(names: Sequence[str]) -> tuple[int, ...]:
+    """The shape of a row: a number where there is one column, but for that of a matrix of one column, `c0`."""
+    return () if len(names) == 1 and names[0] != "c0" else (len(names),)
+
+
+def rows_of(columns: Sequence[Array], cell: tuple[int, ...]) -> Array:
+    """The columns of some rows as one array, of a shape that `cell_of_columns` tells."""
+    return np.stack(columns, axis=1) if cell else columns[0]
 
 
 def create_table(name: str, columns: Sequence[tuple[str, str]]) -> str:

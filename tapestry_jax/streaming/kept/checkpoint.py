@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
@@ -137,8 +138,10 @@ def run_kept(job: Resumable, checkpoint: Checkpoint) -> list[Any]:
         with closed_on_errors(sinks):
             if before is not None and is_finished:
                 _remove_spilled(job, folder)
-                leaves = _result(job, before.arrays, _finished(sinks))
+                stored = _finished(sinks)
+                leaves = _result(job, before.arrays, stored)
                 check_results(leaves, before.arrays, folder)
+                _check_sums(_sums(job.split, stored, leaves), before.arrays, folder)
                 forget_sinks(sinks)
                 return leaves
             known = {} if before is None else before.arrays
@@ -159,7 +162,7 @@ def run_kept(job: Resumable, checkpoint: Checkpoint) -> list[Any]:
             held = [
                 n for n, slot in enumerate(job.split.outputs) if slot in values and not isinstance(leaves[n], Stored)
             ]
-            arrays = {f"output/{n}": leaves[n] for n in held} | _results(leaves)
+            arrays = {f"output/{n}": leaves[n] for n in held} | _results(leaves) | _sums(job.split, stored, leaves)
             if last is not None and job.goes_on is not None:
                 arrays |= behind_last(job.split, last.state) | dict(job.goes_on)
             end = Position(len(job.split.passes), finished=True)
@@ -239,6 +242,22 @@ def check_results(leaves: Sequence[Any], before: Mapping[str, Array], folder: Pa
                 if isinstance(leaf, Stored):
                     leaf.close()
             raise _gone(folder, f"`{where}` was written since")
+
+
+def _sums(split: Split, stored: Mapping[int, Sequence[Stored]], leaves: Sequence[Any]) -> dict[str, Array]:
+    """Checksums of the results that lie in the folder, and were read from there."""
+    inside = [n for n, slot in enumerate(split.outputs) if slot in stored and not isinstance(leaves[n], Stored)]
+    return {f"sum/{n}": np.frombuffer(hashlib.sha256(_bytes(leaves[n])).digest(), np.uint8) for n in inside}
+
+
+def _bytes(leaf: Array) -> Array:
+    return np.ascontiguousarray(leaf).reshape(-1).view(np.uint8)
+
+
+def _check_sums(now: Mapping[str, Array], before: Mapping[str, Array], folder: Path) -> None:
+    # States of earlier releases do not have them.
+    if any(name in before and not np.array_equal(before[name], found) for name, found in now.items()):
+        raise _gone(folder, "a file in it was written since, or is damaged")
 
 
 def _gone(folder: Path, why: str) -> StreamError:

@@ -307,3 +307,12 @@ def test_a_donated_argument_is_reused(plan):
     (x,) = same.put(even)
     close(same.take(jax.jit(same.compile(), donate_argnums=0)(x)), np.tanh(even))
     assert x.is_deleted()
+
+
+def test_plans_without_padding_are_turned_around_as_solvers_ask():
+    matrix, right = 3 * jnp.eye(8) + 0.2 * normal(8, 8), jnp.arange(8.0)
+    graph, mesh = tp.trace(tp.einsum("i j, j -> i"), matrix, right), tp.mesh(data=8)
+    for entries in ({"i": "data"}, {"j": "data"}, {"i": "data", "j": tp.ring("data")}):
+        product = partial(tp.plan(graph, mesh, entries).compile(), matrix)
+        close(jax.linear_transpose(product, right)(right)[0], matrix.T @ right)
+        close(jax.scipy.sparse.linalg.gmres(product, right)[0], jnp.linalg.solve(matrix, right))

@@ -432,3 +432,24 @@ def test_a_mask_is_not_dropped():
     masked = np.ma.array(np.ones((3, 2), np.float32), mask=np.eye(3, 2, dtype=bool))
     with pytest.raises(tp.FormatError, match="the mask would be dropped"):
         tp.stream(tp.fold(tp.aggregators.Sum(), "row col -> col"), "row", masked)
+
+
+MASKED = np.ma.array(np.ones((3, 2), np.float32), mask=np.eye(3, 2, dtype=bool))
+
+
+@pytest.mark.parametrize("place", ["x.npy", "x.zarr", "x.safetensors"])
+def test_no_sink_drops_a_mask(tmp_path: Path, place: str):
+    sink = tp.create(tmp_path / place).make((3, 2), np.float32)
+    with pytest.raises(tp.FormatError, match="the mask would be dropped"):
+        sink.write(((0, 3), (0, 2)), MASKED)
+    sink.close()
+
+
+def test_nor_what_arrives_or_is_written_into_a_fabric():
+    total = tp.trace(tp.fold(tp.aggregators.Sum(), "row col -> col"), tp.TensorType({"row": 3, "col": 2}))
+    with pytest.raises(tp.FormatError, match="the mask would be dropped\n  what arrives for `x` after row 0"):
+        tp.stream(total, {"row": tp.chunks(size=2)}, iter([MASKED])).run()
+    with tp.Fabric(None) as fabric:
+        fabric.allocate("x", tp.TensorType({"row": 3, "col": 2}))
+        with pytest.raises(tp.FormatError, match="the mask would be dropped\n  write 'x'"):
+            fabric.write("x", MASKED)

@@ -35,7 +35,7 @@ class Saved:
         Raises:
           TrainingError: for no number of checkpoints, for what is no path of a folder, or without Orbax.
         """
-        if not isinstance(folder, str | PathLike):
+        if not isinstance(folder, str | PathLike) or not str(folder):
             details = ("expected the path of a folder", f"got {type(folder).__name__}: {spelt(folder)}")
             remedy = 'Write such as checkpoint="run/".'
             raise TrainingError(message("checkpoint= of a trainer is no path", *details, remedy=remedy))

@@ -82,3 +82,21 @@ def test_a_file_that_is_written_while_it_is_loaded_is_refused(tmp_path: Path, mo
         monkeypatch.undo()
         fabric.load("x", place)
         assert fabric.read("x")[-1, -1] == 99
+
+
+def test_what_the_caller_has_opened_stays_open(tmp_path: Path):
+    np.save(tmp_path / "x.npy", X)
+    source = tp.open(tmp_path / "x.npy")
+    with tp.Fabric(None) as fabric:
+        for name in ("x", "y"):
+            fabric.load(name, source, names=("row", "col"))
+            np.testing.assert_array_equal(fabric.read(name), X)
+
+
+def test_arrays_of_the_other_byte_order_are_written_and_others_are_to_be_converted():
+    with tp.Fabric(None) as fabric:
+        fabric.load("x", X)
+        fabric.write("x", (X + 1).astype(">f4"))
+        np.testing.assert_array_equal(fabric.read("x"), X + 1)
+        with pytest.raises(tp.FabricError, match=r"Convert it first: array.astype\(dtype\)"):
+            fabric.write("x", X.astype(np.float64))

@@ -90,7 +90,7 @@ def test_what_goes_over_other_axes_goes_alone(axes: Any, expected: Any, is_sum: 
             return tuple(jax.lax.psum_scatter(each, axis, tiled=True) for each, axis in zip((a, b), axes, strict=True))
         return tuple(jax.lax.all_gather(each, axis, tiled=True) for each, axis in zip((a, b), axes, strict=True))
 
-    mesh = jax.sharding.AbstractMesh((2, 2), ("x", "y"))
+    mesh = jax.sharding.AbstractMesh((2, 2), ("x", "y"), axis_types=(jax.sharding.AxisType.Auto,) * 2)
     specs = jax.P(("x", "y"))
     mapped = jax.shard_map(both, mesh=mesh, in_specs=(specs, specs), out_specs=specs, check_vma=False)
     program = read_program(jax.make_jaxpr(mapped)(*[jax.ShapeDtypeStruct((N, N), jnp.float32)] * 2))

@@ -46,6 +46,7 @@ def refused(*args, **options):
         ),
         ({"wrt": 3}, "wrt= of a trainer is not what it should be\n  expected a filter of flax.nnx\n  got int: 3"),
         ({"checkpoint": 3}, "checkpoint= of a trainer is no path\n  expected the path of a folder\n  got int: 3"),
+        ({"checkpoint": ""}, "checkpoint= of a trainer is no path\n  expected the path of a folder\n  got str: ''"),
         ({"wrt": nnx.BatchStat}, "wrt=BatchStat of a trainer names nothing that can be trained\n  got no variable"),
     ],
 )

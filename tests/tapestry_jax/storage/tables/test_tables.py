@@ -208,3 +208,12 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path):
     with pytest.raises(tp.StorageError, match="no database lies at"):
         tp.open(tmp_path / "missing.duckdb")
     assert not (tmp_path / "missing.duckdb").exists()
+
+
+@pytest.mark.parametrize("shape", [(3,), (3, 1), (1, 1), (0, 1), (0,)])
+def test_a_matrix_of_one_column_is_none_of_numbers(tmp_path: Path, shape: tuple[int, ...]):
+    x = np.arange(np.prod(shape), dtype=np.float64).reshape(shape)
+    save(tmp_path / "x.duckdb", {"x": stored(x)})
+    found = tp.open(tmp_path / "x.duckdb", "x")
+    assert found.shape == shape
+    np.testing.assert_array_equal(read(found), x)

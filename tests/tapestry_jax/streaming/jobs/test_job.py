@@ -142,3 +142,27 @@ def test_stream_gives_the_same_bits_again() -> None:
     job = tp.stream(tp.fold(agg.Mean(), "row c -> c"), {"row": tp.chunks(size=4)}, table() / 7)
     first, second = jax.tree.leaves(job.run()), jax.tree.leaves(job.run())
     assert all(a.tobytes() == b.tobytes() for a, b in zip(first, second, strict=True))
+
+
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
+@pytest.mark.parametrize("size", [1, 7, 100])
+def test_sums_of_narrow_floats_grow_over_any_number_of_turns(dtype: Any, size: int) -> None:
+    ones, over = np.ones((3000, 1), dtype), {"row": tp.chunks(size=size)}
+    total, product = tp.fold(agg.Sum(), "row c -> c"), tp.einsum("row c, row d -> c d")
+    running = tp.scan(agg.Sum(), "row c -> row c", over="row")
+    want = np.asarray(total(jnp.asarray(ones)))
+    assert want.tolist() == [np.asarray(3000, dtype)]
+    assert tp.stream(total, over, ones).run().tolist() == want.tolist()
+    assert tp.stream(product, over, (ones, ones)).run().tolist() == [want.tolist()]
+    assert tp.stream(running, over, ones).run()[-1].tolist() == want.tolist()
+
+
+def test_what_is_wide_enough_or_adds_nothing_is_carried_as_it_is() -> None:
+    x = np.ones((6, 2), jnp.bfloat16)
+    for program, given in (
+        (tp.fold(agg.Max(), "row c -> c"), x),
+        (tp.fold(agg.Sum(), "row c -> c"), x.astype(np.float32)),
+        (tp.fold(agg.Sum(), "row c -> row"), x),
+        (tp.Map(jnp.exp, "row c -> row c"), x),
+    ):
+        assert not tp.stream(program, {"row": tp.chunks(size=2)}, given).planned.accumulate

@@ -281,3 +281,21 @@ def test_wrong_words_are_told(words: Any, told: str):
             tp.fold(tp.aggregators.Sum(), "row -> "), {"row": tp.chunks(size=2)}, np.arange(4, dtype="int32"), **words
         )
     assert told in str(caught.value)
+
+
+@pytest.mark.parametrize("damage", [-1, 130])
+def test_a_result_in_the_folder_is_given_again_as_it_was_or_not_at_all(tmp_path: Path, damage: int):
+    x = np.arange(20, dtype=np.int32).reshape(10, 2)
+
+    def job() -> Any:
+        tripled = tp.Map(lambda a: a * 3, "row c -> row c")
+        return tp.stream(tripled, {"row": tp.chunks(size=3)}, x, checkpoint=tmp_path / "job", save_every=1)
+
+    for _ in range(2):
+        np.testing.assert_array_equal(job().run(), x * 3)
+    (place,) = (tmp_path / "job").glob("pass-*.npy")
+    content = bytearray(place.read_bytes())
+    content[damage] ^= 1
+    place.write_bytes(content)
+    with pytest.raises(StreamError, match="a file in it was written since, or is damaged"):
+        job().run()

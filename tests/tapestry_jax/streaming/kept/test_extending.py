@@ -29,9 +29,14 @@ class Counted:
 
     def __init__(self, array: Any) -> None:
         self._inside, self.rows = stored(array), 0
+        self.shape, self.dtype, self.names = self._inside.shape, self._inside.dtype, self._inside.names
+        self.chunks, self.where = self._inside.chunks, self._inside.where
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inside, name)
+    def fingerprint(self) -> str:
+        return self._inside.fingerprint()
+
+    def close(self) -> None:
+        self._inside.close()
 
     def read(self, box: Any, into: Any) -> Any:
         self.rows += box[0][1] - box[0][0]

@@ -1,0 +1,65 @@
+"""Values with a mark that says what the backward pass of a turn keeps.
+
+`jax.ad_checkpoint.checkpoint_name` would do, but that JAX (0.10 to 0.12) has no transpose for it: `linear_transpose`
+of a plan, and solvers that take one, such as `gmres`, would end in a NotImplementedError. The primitive here has the
+name of JAX's own, for whoever reads programs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+from jax.interpreters import ad, batching, mlir  # noqa: TID251 - the public place of the rules of primitives
+
+from combinators.kernels.jaxprs import new_primitive
+
+
+def marked(value: Any, name: str) -> Any:
+    """The same value with a mark, which its derivative does not have; see `keeping`."""
+    return _mark().bind(value, name=name)
+
+
+@cache
+def keeping(*names: str) -> Callable[..., bool]:
+    """A policy of `jax.checkpoint` that keeps what has one of these marks.
+
+    JAX passes the parameters of primitives by keyword, and those of others may be called as arguments of its policies.
+    """
+
+    def policy(primitive: Any, /, *_: Any, **params: Any) -> bool:
+        return primitive is _mark() and params["name"] in names
+
+    return policy
+
+
+def _same(value: Any, *, name: str) -> Any:
+    del name
+    return value
+
+
+def _moved(primals: Sequence[Any], tangents: Sequence[Any], *, name: str) -> tuple[Any, Any]:
+    return marked(primals[0], name), tangents[0]
+
+
+def _back(cotangent: Any, value: Any, *, name: str) -> list[Any]:
+    del value, name
+    return [cotangent]
+
+
+def _batched(arguments: Sequence[Any], places: Sequence[Any], *, name: str) -> tuple[Any, Any]:
+    return marked(arguments[0], name), places[0]
+
+
+@cache
+def _mark() -> Any:
+    """The primitive with its rules, made when it is first needed."""
+    primitive = new_primitive("name")
+    primitive.def_impl(_same)
+    primitive.def_abstract_eval(_same)
+    ad.primitive_jvps[primitive] = _moved
+    ad.primitive_transposes[primitive] = _back
+    batching.primitive_batchers[primitive] = _batched
+    mlir.register_lowering(primitive, mlir.lower_fun(_same, multiple_results=False))
+    return primitive
