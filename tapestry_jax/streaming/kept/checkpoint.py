@@ -250,7 +250,7 @@ def _sums(split: Split, stored: Mapping[int, Sequence[Stored]], leaves: Sequence
     return {f"sum/{n}": np.frombuffer(hashlib.sha256(_bytes(leaves[n])).digest(), np.uint8) for n in inside}
 
 
-def _bytes(leaf: Array) -> Array:
+def _bytes(leaf: Array) -> Any:
     return np.ascontiguousarray(leaf).reshape(-1).view(np.uint8)
 
 
