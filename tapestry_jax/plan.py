@@ -8,6 +8,8 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jax.sharding import Mesh
+
 from combinators.arguments import read_flag, read_integer
 from combinators.errors import MeshError, PlanError, message, spelt
 from combinators.frozen import dataclass
@@ -457,9 +459,23 @@ class Plan(Immutable):
             return on_request.find(machine)
         return on_request.machine_of(self.mesh) if self.machine is None else self.machine
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        if isinstance(self.mesh, Mesh):
+            raise PlanError(
+                message(
+                    "a plan for devices cannot be pickled: they are those of this process",
+                    remedy="Store it with to_json, and read it beside the mesh: tp.Plan.from_json(text, graph).",
+                )
+            )
+        return super().__reduce__()
+
     def _position(self, argument: Any, name: str) -> int:
         argument = read_integer(argument, f"argument= of plan.{name}", PlanError)
-        read_positions(argument, self.graph)
+        count = len(self.graph.in_tree.children())
+        if argument not in range(count):
+            headline = f"plan.{name} names the argument {argument}, which `{self.graph.name}` does not have"
+            told = f"its arguments are 0 to {count - 1}" if count else "it takes no arguments"
+            raise PlanError(message(headline, told, remedy="Pass the position of one of them."))
         return argument
 
 

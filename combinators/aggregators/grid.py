@@ -6,12 +6,14 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any, cast, final
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from combinators.arguments import is_real, is_whole, read_list
 from combinators.errors import GraphError, message, spelt
 from combinators.frozen import dataclass
+from combinators.kernels.fingerprint import is_traced
 
 COMPARED = 512
 """Edges up to which every value is compared with every edge, instead of being searched for."""
@@ -149,6 +151,8 @@ def between(where: str, edges: Sequence[float]) -> Grid:
     Raises:
       GraphError: when they are fewer than two, not finite, or do not increase.
     """
+    is_array = isinstance(edges, jax.Array) and not is_traced(edges)
+    edges = np.asarray(edges).tolist() if is_array else edges
     given: Any = list(edges) if isinstance(cast("Any", edges), Iterable) and not isinstance(edges, dict) else []
     listed = tuple(map(float, given)) if all(map(is_real, given)) else ()
     if len(listed) < 2 or not all(map(math.isfinite, listed)) or not all(np.diff(listed) > 0):

@@ -62,8 +62,9 @@ def check_begun(folder: Path, before: Mapping[str, Array], now: Mapping[str, Arr
     """
     if any(not np.array_equal(before[name], now[name]) for name in now if name in before):
         headline = f"another job has begun a sink of the one in {folder} anew since that was stopped"
+        told = "or it has finished, and the state that says so is damaged"
         remedy = "Compute it again: name another folder, and a place that nothing else writes to."
-        raise StreamError(message(headline, remedy=remedy))
+        raise StreamError(message(headline, told, remedy=remedy))
     return {name: array for name, array in before.items() if not name.startswith(_PREFIX)}
 
 

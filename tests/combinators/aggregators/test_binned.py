@@ -69,7 +69,7 @@ def test_histogram_loses_nothing():
     }
 
 
-@pytest.mark.parametrize("edges", [(0.0, 0.5, 3.0, 3.5), tuple(np.geomspace(0.01, 5, 700))])
+@pytest.mark.parametrize("edges", [(0.0, 0.5, 3.0, 3.5), jnp.array([0.0, 0.5, 3.0]), tuple(np.geomspace(0.01, 5, 700))])
 def test_histogram_between_given_edges_is_that_of_numpy(edges):
     x = np.concatenate([_around(edges, np.float32), RNG.gamma(1.0, size=300).astype(np.float32)])
     result = run(aggregators.Histogram(edges), x)

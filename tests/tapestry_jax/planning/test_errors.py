@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from functools import partial
 
 import jax
@@ -366,6 +367,20 @@ def test_arguments_and_results_in_padded_storage_say_both_sizes(mesh2x4):
         "  expected (5, 16), got (5, 13)\n"
         "  Pass what has the structure of that argument, or name another: argument=1."
     )
+    for call in (plan.crop, plan.pad):
+        assert error_of(call, w1, 9) == (
+            f"PlanError: plan.{call.__name__} names the argument 9, which `mlp` does not have\n"
+            "  its arguments are 0 to 2\n"
+            "  Pass the position of one of them."
+        )
+
+
+def test_a_plan_for_devices_is_not_pickled_and_one_for_none_is():
+    assert error_of(pickle.dumps, mlp_plan(tp.mesh(data=2, model=4))).startswith(
+        "PlanError: a plan for devices cannot be pickled"
+    )
+    plan = tp.plan(tp.trace(tp.Map(jnp.sin, "a -> a"), jnp.ones(4)), AbstractMesh((2,), ("data",)), {"a": "data"})
+    assert pickle.loads(pickle.dumps(plan)).explain() == plan.explain()
 
 
 def test_results_of_other_sizes_are_refused():
