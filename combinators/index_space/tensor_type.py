@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, cast
@@ -128,7 +128,7 @@ def type_of(value: Any, where: str) -> TensorType:
         if is_key(dtype):
             words = jax.eval_shape(jax.random.key_data, jax.ShapeDtypeStruct(sizes, dtype))
             return TensorType(words.shape, words.dtype)
-        return TensorType(sizes, dtypes.canonicalize_dtype(_dtype(dtype)))
+        return TensorType.make(_names_of(value, sizes), sizes, dtypes.canonicalize_dtype(_dtype(dtype)))
     raise GraphError(
         message(
             f"{where} is not an array",
@@ -137,6 +137,13 @@ def type_of(value: Any, where: str) -> TensorType:
             remedy="Convert it with jnp.asarray, or keep what is not an array outside the program.",
         )
     )
+
+
+def _names_of(value: Any, sizes: Sequence[int]) -> Sequence[str | None]:
+    """What something stored calls its axes."""
+    names: Any = getattr(value, "names", None)
+    is_named = isinstance(names, tuple) and len(cast("tuple[Any, ...]", names)) == len(sizes)
+    return cast("Sequence[str | None]", names) if is_named else (None,) * len(sizes)
 
 
 def _no_list(what: str, got: object) -> GraphError:

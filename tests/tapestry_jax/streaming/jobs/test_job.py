@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import tapestry_jax as tp
+from tapestry_jax.storage import stored
 
 agg = tp.aggregators
 ROWS, COLS = 11, 3
@@ -167,3 +168,11 @@ def test_what_is_wide_enough_or_adds_nothing_is_carried_as_it_is() -> None:
     ):
         schedule = tp.stream(program, {"row": tp.chunks(size=2)}, given).planned.schedule
         assert schedule.graph.key == tp.trace(program, given).key
+
+
+def test_what_is_stored_has_its_names_where_it_is_traced_and_where_it_is_streamed() -> None:
+    x = stored(table(), names=("time", "x"))
+    total = tp.fold(agg.Sum(), "row c -> c")
+    assert tp.trace(total, x).inputs[0].results[0].names == ("time", "x")
+    for program in (total, tp.trace(total, x)):
+        assert tp.stream(program, {"time": tp.chunks(size=2)}, x).run().tolist() == table().sum(0).tolist()
