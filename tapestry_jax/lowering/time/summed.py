@@ -14,6 +14,7 @@ from combinators.equations.scanned import scan
 from combinators.frozen import dataclass
 from combinators.index_space.tensor_type import is_inexact
 from combinators.operations.shaped import block_structs, is_written
+from combinators.operations.widening import is_narrower
 from tapestry_jax.lowering.exchange.convert import convert
 from tapestry_jax.lowering.on_device.here import Here
 from tapestry_jax.lowering.on_device.range import keeps_range, traced
@@ -164,16 +165,16 @@ class _Summed:
 
             value, pull, leaves = jax.vjp(run, {slot: given[slot] for slot in shared}, own, has_aux=True)
             by_shared, by_own = pull(vary(jnp.full((), self.known.slope, value.dtype), sorted(varying_axes(value))))
-            added = {slot: added[slot] + by_shared[slot] for slot in shared}
+            added = {slot: added[slot] + by_shared[slot].astype(added[slot].dtype) for slot in shared}
             placed = {step.result: _put(placed[step.result], by_own[step.result], step, at) for step in cut}
             return (self._added(sums, leaves), added, placed), None
 
-        start = {slot: _zeros(operands[slot]) for slot in shared}
+        start = {slot: _zeros(operands[slot], _wide(operands[slot].dtype)) for slot in shared}
         places = {step.result: _zeros(operands[step.source]) for step in cut}
         sums, added, placed = self._loop(turn, (self._zero(), start, places))
         gradients: list[Any] = []
         for slot in self.slots:
-            parts = [added[slot]] if slot in added else []
+            parts = [added[slot].astype(operands[slot].dtype)] if slot in added else []
             parts += [placed[step.result] for step in cut if step.source == slot]
             gradients.append(sum(parts[1:], parts[0]) if parts else None)
         return sums, gradients
@@ -251,8 +252,13 @@ def _read(body: Schedule) -> set[int]:
     return read.union(*(step.operands for step in body.steps if not isinstance(step, Convert)))
 
 
-def _zeros(array: Any) -> Any:
-    return vary(jnp.zeros(array.shape, array.dtype), sorted(varying_axes(array)))
+def _zeros(array: Any, dtype: Any = None) -> Any:
+    return vary(jnp.zeros(array.shape, dtype or array.dtype), sorted(varying_axes(array)))
+
+
+def _wide(dtype: Any) -> Any:
+    """The dtype in which turns are added up, as those of a fold are: a sum in bfloat16 stands still after some."""
+    return jnp.dtype(jnp.float32) if is_narrower(dtype, jnp.float32) else dtype
 
 
 def _put(whole: Any, chunk: Any, step: Convert, here: Here) -> Any:

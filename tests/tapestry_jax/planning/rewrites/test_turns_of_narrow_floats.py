@@ -41,6 +41,16 @@ def test_a_gradient_is_that_of_the_program(mesh2x4: Any) -> None:
     )
 
 
+@pytest.mark.parametrize("entries", [{"n": tp.chunks(1000)}, {"n": ("data", tp.chunks(500))}])
+def test_so_does_the_gradient_of_what_turns_share(mesh2x4: Any, entries: Any) -> None:
+    scaled, loss = tp.Map(lambda x, w: x * w, "n k, k -> n k"), tp.fold(agg.Sum(), "n k -> ")
+    x, w = jnp.ones((3000, 1), jnp.bfloat16), jnp.ones(1, jnp.bfloat16)
+    graph = tp.trace(lambda x, w: loss(scaled(x, w)), x, w)
+    run = tp.plan(graph, mesh2x4, entries).compile()
+    slopes = [jax.grad(lambda w, f=f: f(x, w).astype(jnp.float32))(w).tolist() for f in (graph, run)]
+    assert slopes == [[3008.0], [3008.0]]
+
+
 def carriers(graph: tp.Graph, mesh: Any, entries: Any, **asked: Any) -> set[str]:
     plan = tp.plan(graph, mesh, entries, **asked)
     assert tp.Plan.from_json(plan.to_json(), graph).to_json() == plan.to_json()
