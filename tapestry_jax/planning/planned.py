@@ -14,7 +14,7 @@ from tapestry_jax.planning.entries.unused import check_all_used
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 from tapestry_jax.planning.refining.regather import regathered
 from tapestry_jax.planning.refining.remat import rematerialised
-from tapestry_jax.planning.rewrites.carriers import carried, wide_enough
+from tapestry_jax.planning.rewrites.carriers import carried
 from tapestry_jax.planning.rewrites.deepen import deepened
 from tapestry_jax.planning.rewrites.platforms import chosen, platforms_of
 from tapestry_jax.planning.scheduling.graph import demanded, scheduled
@@ -42,10 +42,7 @@ def planned(graph: Graph, mesh: Any, asked: Asked, known: dict[Hashable, Schedul
     placer = asked.placer(shape)
     # The graph is rewritten: in the dtypes of its folds, several turns to a halo, with the kernels of its platforms
     # (what keeps turns apart is one of them).
-    accumulate = asked.accumulate
-    if not placer.is_in_space:
-        accumulate = wide_enough(graph, accumulate, placer.is_in_chunks)
-    widened = carried(graph, accumulate)
+    widened = carried(graph, asked.accumulate)
     deep = deepened(widened, placer)
     platforms = asked.platforms or platforms_of(mesh)
     ready = chosen(deep, platforms)

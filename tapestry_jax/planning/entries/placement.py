@@ -193,10 +193,6 @@ class Placer:
         """The names that the plan places, in its order: loops of the first are outermost."""
         return tuple(dict.fromkeys(dim for entries in (self.entries, *(e for _, e in self.ops)) for dim, _ in entries))
 
-    def is_in_chunks(self, name: str, path: str) -> bool:
-        """Whether the dimension called `name` of the operation at a path is taken in turns."""
-        return any(isinstance(item, Chunks) for item in self._wanted(name, path)[1])
-
     @cached_property
     def is_in_space(self) -> bool:
         """Whether the entries name mesh axes alone: no loops in time, halos or stripes."""

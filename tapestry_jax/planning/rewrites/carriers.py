@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -63,29 +63,20 @@ def _read(dtype: Any, where: str) -> str:
     return found.name
 
 
-def wide_enough(graph: Graph, accumulate: Accumulate, is_in_chunks: Callable[[str, str], bool]) -> Accumulate:
-    """What is carried in which dtype, where nobody said it in float32: folds and scans in turns, of narrower floats.
+def wide_enough(graph: Graph, dims: Collection[str]) -> dict[str, str] | None:
+    """What to carry in float32 where any number of turns adds: folds and scans along `dims` of narrower floats.
 
     A sum of ones in bfloat16 stays 256 from the 257th turn on; within a turn XLA adds in float32.
-
-    Args:
-      graph: the program.
-      accumulate: what somebody said.
-      is_in_chunks: of a dimension's name and an operation's path, whether turns take it there.
     """
-    found: list[tuple[str, str | None]] = []
+    found: dict[str, str] = {}
     for place, node in walk.operations(graph):
         signature, shaped = node.operation.signature, place.graph.shaped(place.index)
-        if any(is_inside(place.path, scope) for scope, _ in accumulate):
-            continue
-        if not any(is_narrower(kind, _ENOUGH) for kind in state_floats(shaped)):
-            continue
-        along = (name for dim, name in node.names if dim in signature.fold_dims or dim == node.operation.over)
-        if any(is_in_chunks(name, place.path) for name in along):
+        along = {name for dim, name in node.names if dim in signature.fold_dims or dim == node.operation.over}
+        if not along.isdisjoint(dims) and any(is_narrower(kind, _ENOUGH) for kind in state_floats(shaped)):
             with suppress(SignatureError):
                 widened(node.operation, tuple(place.graph.type_of(ref).struct for ref in node.operands), _ENOUGH)
-                found.append((place.path, _ENOUGH))
-    return (*accumulate, *found)
+                found[place.path] = _ENOUGH
+    return found or None
 
 
 def carried(graph: Graph, accumulate: Accumulate) -> Graph:

@@ -19,6 +19,7 @@ from tapestry_jax.by_hand import plan as plan_by_hand
 from tapestry_jax.mesh import mesh as make_mesh
 from tapestry_jax.plan import Plan
 from tapestry_jax.planning.entries.items import Chunks, Halo
+from tapestry_jax.planning.rewrites.carriers import wide_enough
 from tapestry_jax.storage.in_memory import stored
 from tapestry_jax.storage.protocols import Stored
 from tapestry_jax.streaming.errors import StreamError
@@ -164,7 +165,7 @@ def read_plan(program: Plan | Graph, over: Any, mesh: Any) -> tuple[Plan, tuple[
         remedy = "Write over={'row': tp.chunks(size=4096)}."
         raise PlanError(message("a stream takes a dimension in chunks", f"got over={over!r}", remedy=remedy))
     chosen = make_mesh(jax.devices()[:1], device=1) if mesh is None else mesh
-    return plan_by_hand(program, chosen, known), dims
+    return plan_by_hand(program, chosen, known, accumulate=wide_enough(program, dims)), dims
 
 
 def sizes_left_out(over: Any) -> list[str]:

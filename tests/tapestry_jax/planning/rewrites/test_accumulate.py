@@ -102,11 +102,9 @@ def test_states_of_chunks_are_added_up_wide(mesh8) -> None:
     x = _half(4096, 32)
     graph = tp.trace(total, tp.TensorType({"n": 4096, "c": 32}, BF16))
     exact = _exact(np.asarray(x, np.float64).sum(0))
-    narrow, wide, by_itself = (
-        tp.plan(graph, mesh8, {"n": ("data", tp.chunks(16))}, accumulate=dtype)
-        for dtype in ({"": None}, jnp.float32, None)
+    narrow, wide = (
+        tp.plan(graph, mesh8, {"n": ("data", tp.chunks(16))}, accumulate=dtype) for dtype in (None, jnp.float32)
     )
-    assert by_itself.schedule.graph.key == wide.schedule.graph.key
     np.testing.assert_array_equal(np.asarray(wide.compile()(x), np.float64), exact)
     assert (np.asarray(narrow.compile()(x), np.float64) != exact).mean() > 0.4
     assert wide.collectives()[0].bytes == 2 * narrow.collectives()[0].bytes
