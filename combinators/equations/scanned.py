@@ -22,7 +22,7 @@ from combinators.kernels.jaxprs import WRAPPERS, as_function, is_literal, new_pr
 RULED = "custom_jvp_call"
 """How JAX calls a function with such a derivative; our primitive has the same name, for whoever reads programs."""
 
-_KEPT = jax.__version_info__ >= (0, 12)
+_JAX_KEEPS = jax.__version_info__ >= (0, 12)
 _AGAIN = ("remat", "remat2", "checkpoint")
 
 Run = Callable[..., list[Any]]
@@ -37,7 +37,7 @@ def scan(turn: Callable[..., Any], init: Any, xs: Any = None, **how: Any) -> Any
       xs: what is sliced.
       how: as `jax.lax.scan` has it.
     """
-    return lax.scan(turn if _KEPT else keeping_rules(turn), init, xs, **how)
+    return lax.scan(turn if _JAX_KEEPS else keeping_rules(turn), init, xs, **how)
 
 
 def keeping_rules(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -83,10 +83,13 @@ def _parts(equations: Sequence[Any]) -> Iterator[tuple[list[Any], Callable[[Any]
 
 
 def _calls(equation: Any) -> bool:
-    """Whether an equation is such a call, or holds one that is differentiated as it stands there."""
+    """Whether an equation is such a call, or holds one that is differentiated as it stands there.
+
+    One with effects, such as a print, is left to JAX, which would drop or misplace them in a primitive of ours.
+    """
     name = equation.primitive.name
     if name == RULED:
-        return equation.primitive is not _call()
+        return equation.primitive is not _call() and not equation.effects
     inside = name in WRAPPERS or name in _AGAIN or name == "cond"
     return inside and any(_calls(each) for program in programs_inside(equation) for each in _equations(program))
 

@@ -33,6 +33,6 @@ def test_second_derivatives_are_those_of_the_program(number: int) -> None:
 @pytest.mark.skipif(jax.__version_info__ >= (0, 12), reason="its loops keep derivatives by themselves")
 def test_a_loop_that_forgets_what_somebody_wrote_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert verdicts("s3/19", 1) == ["equal"]
-    monkeypatch.setattr(scanned, "_KEPT", True)
+    monkeypatch.setattr(scanned, "_JAX_KEEPS", True)
     jax.clear_caches()
     assert verdicts("s3/19", 1) == ["gradient"]

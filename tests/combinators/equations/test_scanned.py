@@ -99,3 +99,29 @@ def test_zeros_of_other_operands_stay_unknown_to_rules() -> None:
         jax.jvp(lambda x, f=function: f(x, XS), (XS,), (XS,))
     (_, kept), (_, plain) = seen
     assert kept is plain
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+@pytest.mark.parametrize("place", ["inside", "beside", "in a choice", "again", "unread"])
+def test_what_calls_print_is_printed(place: str, ordered: bool) -> None:
+    seen: list[float] = []
+
+    def tell(x: Any) -> Any:
+        jax.debug.callback(lambda value: seen.append(float(value)), x, ordered=ordered)
+        return x
+
+    @jax.custom_jvp
+    def telling(x: Any) -> Any:
+        return odd(tell(x))
+
+    telling.defjvp(lambda primals, tangents: (telling(*primals), *tangents))
+    kernels: dict[str, Any] = {
+        "inside": telling,
+        "beside": jax.jit(lambda x: odd(tell(x))),
+        "in a choice": lambda x: jax.lax.cond(x > -9, lambda x: odd(tell(x)), odd, x),
+        "again": lambda x: jax.checkpoint(odd)(tell(x)),
+        "unread": lambda x: (telling(x), x)[1],
+    }
+    jax.jit(lambda xs: scan(lambda carry, x: (carry, kernels[place](x)), 0.0, xs)[1])(XS)
+    jax.effects_barrier()
+    assert sorted(seen) == XS.tolist()
