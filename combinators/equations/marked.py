@@ -11,9 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
-from jax.interpreters import ad, batching, mlir  # noqa: TID251 - the public place of the rules of primitives
-
-from combinators.kernels.jaxprs import new_primitive
+from combinators.kernels.jaxprs import primitive_of
 
 
 def marked(value: Any, name: str) -> Any:
@@ -55,11 +53,4 @@ def _batched(arguments: Sequence[Any], places: Sequence[Any], *, name: str) -> t
 @cache
 def _mark() -> Any:
     """The primitive with its rules, made when it is first needed."""
-    primitive = new_primitive("name")
-    primitive.def_impl(_same)
-    primitive.def_abstract_eval(_same)
-    ad.primitive_jvps[primitive] = _moved
-    ad.primitive_transposes[primitive] = _back
-    batching.primitive_batchers[primitive] = _batched
-    mlir.register_lowering(primitive, mlir.lower_fun(_same, multiple_results=False))
-    return primitive
+    return primitive_of("name", _same, types=_same, moved=_moved, batched=_batched, back=_back)

@@ -15,9 +15,9 @@ from typing import Any
 
 import jax
 from jax import lax
-from jax.interpreters import ad, batching, mlir  # noqa: TID251 - the public place of the rules of primitives
+from jax.interpreters import ad  # noqa: TID251 - the public place of the rules of primitives
 
-from combinators.kernels.jaxprs import WRAPPERS, as_function, is_literal, new_primitive, part_of, programs_inside
+from combinators.kernels.jaxprs import WRAPPERS, as_function, is_literal, part_of, primitive_of, programs_inside
 
 RULED = "custom_jvp_call"
 """How JAX calls a function with such a derivative; our primitive has the same name, for whoever reads programs."""
@@ -174,16 +174,12 @@ def _batched(arguments: Sequence[Any], places: Sequence[Any], *, call_jaxpr: Any
 @cache
 def _call() -> Any:
     """The primitive with its rules, made when it is first needed."""
-    primitive = new_primitive(RULED)
-    primitive.multiple_results = True
 
     def run(*args: Any, call_jaxpr: Any) -> list[Any]:
         return as_function(call_jaxpr)(*args)
 
-    primitive.def_impl(run)
-    primitive.def_abstract_eval(lambda *_, call_jaxpr: [var.aval for var in call_jaxpr.jaxpr.outvars])
-    ad.primitive_jvps[primitive] = _differentiated
-    ad.primitive_transposes[primitive] = _transposed
-    batching.primitive_batchers[primitive] = _batched
-    mlir.register_lowering(primitive, mlir.lower_fun(run, multiple_results=True))
-    return primitive
+    def types(*_: Any, call_jaxpr: Any) -> list[Any]:
+        return [variable.aval for variable in call_jaxpr.jaxpr.outvars]
+
+    rules = {"types": types, "moved": _differentiated, "batched": _batched, "back": _transposed}
+    return primitive_of(RULED, run, **rules, several=True)

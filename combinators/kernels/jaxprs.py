@@ -1,4 +1,4 @@
-"""Programs of JAX, looked at: their literals, the programs inside of their equations, and running them.
+"""Programs of JAX, looked at: their literals, the programs inside of their equations, and running them; primitives.
 
 JAX names their types in `jax.extend`, which loads Pallas as well: a twentieth of what `import jax` costs. So that is
 left until a program is first looked at.
@@ -9,6 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any, cast
+
+from jax.interpreters import ad, batching, mlir  # noqa: TID251 - the public place of the rules of primitives
+
+Rule = Callable[..., Any]
 
 # Calls that only wrap a program, by the names that they have in the versions of jax that we support.
 WRAPPERS = ("jit", "pjit", "closed_call", "core_call", "eval_jaxpr")
@@ -64,9 +68,30 @@ def scan_parts(equation: Any) -> tuple[int, int]:
     return unsliced - carries, carries
 
 
-def new_primitive(name: str) -> Any:
-    """A primitive without rules."""
-    return _core().Primitive(name)
+def primitive_of(
+    name: str, run: Rule, *, types: Rule, moved: Rule, batched: Rule, back: Rule | None = None, several: bool = False
+) -> Any:
+    """A primitive of our own, by the rules that JAX documents for those; all take its parameters by keyword.
+
+    Args:
+      name: as programs show it.
+      run: from operands to what it gives; compiled so on every platform.
+      types: the same of types.
+      moved: from operands and their tangents to what it gives and the tangents of that.
+      batched: from operands and the places of their mapped axes to the same of what it gives.
+      back: from cotangents and operands to the cotangents of those; None where tangents never go through it.
+      several: whether it gives a list.
+    """
+    primitive = _core().Primitive(name)
+    primitive.multiple_results = several
+    primitive.def_impl(run)
+    primitive.def_abstract_eval(types)
+    ad.primitive_jvps[primitive] = moved
+    batching.primitive_batchers[primitive] = batched
+    mlir.register_lowering(primitive, mlir.lower_fun(run, multiple_results=several))
+    if back is not None:
+        ad.primitive_transposes[primitive] = back
+    return primitive
 
 
 @cache

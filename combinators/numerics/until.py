@@ -14,10 +14,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.interpreters import ad, batching, mlir  # noqa: TID251 - the public place of the rules of primitives
+from jax.interpreters import ad  # noqa: TID251 - the public place of the rules of primitives
 
 from combinators.errors import GraphError, message
-from combinators.kernels.jaxprs import new_primitive
+from combinators.kernels.jaxprs import primitive_of
 
 
 def run_until(
@@ -106,11 +106,4 @@ def _batched(arguments: Sequence[Any], places: Sequence[Any], *, where: str) -> 
 @cache
 def _forwards_only() -> Any:
     """The primitive with its rules, made when it is first needed."""
-    primitive = new_primitive("forwards_only")
-    primitive.def_impl(_same)
-    primitive.def_abstract_eval(_same)
-    ad.primitive_jvps[primitive] = _jvp
-    ad.primitive_transposes[primitive] = _transposed
-    batching.primitive_batchers[primitive] = _batched
-    mlir.register_lowering(primitive, mlir.lower_fun(_same, multiple_results=False))
-    return primitive
+    return primitive_of("forwards_only", _same, types=_same, moved=_jvp, batched=_batched, back=_transposed)

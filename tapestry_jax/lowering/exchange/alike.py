@@ -13,9 +13,9 @@ from functools import cache
 from typing import Any
 
 from jax import lax
-from jax.interpreters import ad, batching, mlir  # noqa: TID251 - the public place of the rules of primitives
+from jax.interpreters import ad  # noqa: TID251 - the public place of the rules of primitives
 
-from combinators.kernels.jaxprs import new_primitive
+from combinators.kernels.jaxprs import primitive_of
 from tapestry_jax.lowering.exchange.collectives import gather_over
 from tapestry_jax.lowering.on_device.here import Here
 from tapestry_jax.lowering.on_device.pad import crop_axis, pad_axis
@@ -74,11 +74,4 @@ def _batched(arguments: Sequence[Any], places: Sequence[Any], *, axis: int, **ho
 @cache
 def _slice_alike() -> Any:
     """The primitive with its rules, made when it is first needed."""
-    primitive = new_primitive("slice_alike")
-    primitive.def_impl(_sliced)
-    primitive.def_abstract_eval(_type)
-    ad.primitive_jvps[primitive] = _jvp
-    ad.primitive_transposes[primitive] = _transposed
-    batching.primitive_batchers[primitive] = _batched
-    mlir.register_lowering(primitive, mlir.lower_fun(_sliced, multiple_results=False))
-    return primitive
+    return primitive_of("slice_alike", _sliced, types=_type, moved=_jvp, batched=_batched, back=_transposed)

@@ -10,10 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.interpreters import ad, batching, mlir  # noqa: TID251 - the public place of the rules of primitives
+from jax.interpreters import mlir  # noqa: TID251 - the public place of the rules of primitives
 
 from combinators.equations.marked import keeping, marked
-from combinators.kernels.jaxprs import new_primitive
+from combinators.kernels.jaxprs import primitive_of
 from tapestry_jax.lowering.on_device.varying import RECEIVED, ROUND
 
 Given = ParamSpec("Given")
@@ -124,13 +124,8 @@ def _batched(arguments: Sequence[Any], places: Sequence[Any], *, count: int) -> 
 @cache
 def _later() -> Any:
     """The primitive with its rules, made when it is first needed."""
-    primitive = new_primitive(LATER)
-    primitive.multiple_results = True
-    primitive.def_impl(lambda *arrays, count: arrays)
     # A barrier varies over all mesh axes over which any of its operands does; here each varies as it did.
-    primitive.def_abstract_eval(lambda *arrays, count: arrays)
-    ad.primitive_jvps[primitive] = _jvp
-    batching.primitive_batchers[primitive] = _batched
-    mlir.register_lowering(primitive, mlir.lower_fun(_by_barrier, multiple_results=True))
+    rules: dict[str, Any] = {"types": lambda *arrays, count: arrays, "moved": _jvp, "batched": _batched}
+    primitive = primitive_of(LATER, _by_barrier, **rules, several=True)
     mlir.register_lowering(primitive, mlir.lower_fun(_by_choice, multiple_results=True), platform="cpu")
     return primitive
