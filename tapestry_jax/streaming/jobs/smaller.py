@@ -12,6 +12,7 @@ from combinators.graphs.given import Given, given
 from combinators.graphs.graph import Graph
 from combinators.graphs.nodes import Ref
 from tapestry_jax.plan import Plan
+from tapestry_jax.planning.rewrites.carriers import read_accumulate, wide_enough
 from tapestry_jax.storage.protocols import Stored
 from tapestry_jax.streaming.jobs.asked import read_plan
 from tapestry_jax.streaming.kept.apart import check_apart
@@ -57,8 +58,8 @@ def smaller(
       None where nothing less is left, or it cannot be streamed by itself: all of it is run then.
     """
     graph = plan.graph
-    if plan.accumulate or plan.ops:
-        # They are said of paths of the whole program.
+    if plan.ops or plan.accumulate != read_accumulate(wide_enough(graph, dims)):
+        # They are said of paths of the whole program; what a stream carries wide by itself is said of the rest anew.
         return None
     part = given(graph, known, [graph.outputs[number] for number in left])
     positions = {Ref(index, 0): n for n, index in enumerate(i for i, x in enumerate(graph.nodes) if x in graph.inputs)}

@@ -11,20 +11,9 @@ import numpy as np
 import pytest
 
 from combinators.equations.scanned import keeping_rules, scan
+from tests.ruled import odd
 
 XS = jnp.linspace(-1.0, 2.0, 5)
-
-
-@jax.custom_jvp
-def odd(x: Any) -> Any:
-    """Its derivative is not that of what it computes, and calls it."""
-    return jnp.sin(x)
-
-
-@odd.defjvp
-def _(primals: Any, tangents: Any) -> Any:
-    (x,), (moved,) = primals, tangents
-    return odd(x), 3 * odd(x) * moved
 
 
 def turn(carry: Any, x: Any) -> Any:

@@ -11,24 +11,13 @@ import numpy as np
 import pytest
 
 import tapestry_jax as tp
+from tests.ruled import odd
 
 N, K, LAYERS = 8, 6, 4
 SOURCE = np.random.default_rng(0)
 X = jnp.asarray(SOURCE.standard_normal((N, K)), jnp.float32)
 W = jnp.asarray(SOURCE.standard_normal((LAYERS, K)), jnp.float32)
 MOVED = jnp.asarray(SOURCE.standard_normal((N, K)), jnp.float32)
-
-
-@jax.custom_jvp
-def odd(x: Any) -> Any:
-    """Its derivative is another one than that of what it computes, and calls it."""
-    return jnp.sin(x)
-
-
-@odd.defjvp
-def _(primals: Any, tangents: Any) -> Any:
-    (x,), (moved,) = primals, tangents
-    return odd(x), 3 * odd(x) * odd(2 * x) * moved
 
 
 def either(x: Any) -> Any:

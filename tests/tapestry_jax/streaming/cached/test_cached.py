@@ -389,6 +389,21 @@ def test_a_plan_that_carries_folds_in_another_dtype_is_run_whole() -> None:
     assert both[1] == 2 * x.nbytes and (both[0] == abs(exact[0])).all()
 
 
+def test_what_a_stream_carries_wide_by_itself_is_not_run_whole() -> None:
+    @tp.program("row c -> row c")
+    def shifted(a: Any) -> Any:
+        return a - tp.fold(agg.Sum(), "row c -> c")(a)
+
+    def read(program: Any, x: Any) -> int:
+        job = tp.stream(program, {"row": tp.chunks(size=4)}, x, cache="cache")
+        job.run()
+        return job.metrics.stage("read").bytes // x.nbytes
+
+    for x in (X, X.astype(jnp.bfloat16)):
+        # The sum is known from the first: the second pass alone is left.
+        assert [read(tp.fold(agg.Sum(), "row c -> c"), x), read(shifted, x)] == [1, 1]
+
+
 def test_outputs_that_are_known_are_not_computed_beside_others() -> None:
     read_bytes(centred)
     kinds = [tp.TensorType({"row": 23, "c": 3})] * 2
