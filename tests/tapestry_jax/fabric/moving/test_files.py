@@ -100,3 +100,11 @@ def test_arrays_of_the_other_byte_order_are_written_and_others_are_to_be_convert
         np.testing.assert_array_equal(fabric.read("x"), X + 1)
         with pytest.raises(tp.FabricError, match=r"Convert it first: array.astype\(dtype\)"):
             fabric.write("x", X.astype(np.float64))
+
+
+def test_what_it_has_opened_itself_is_closed(tmp_path: Path):
+    np.save(tmp_path / "x.npy", X)
+    with tp.Fabric(None) as fabric:
+        fabric.load("x", tmp_path / "x.npy")
+        held = [place.readlink() for place in Path("/proc/self/fd").iterdir() if place.is_symlink()]
+    assert tmp_path / "x.npy" not in held

@@ -235,6 +235,13 @@ def test_a_server_that_goes_away_is_told(place: str):
     source.close()
 
 
+@pytest.mark.parametrize("shape", [(3,), (3, 1)])
+def test_a_matrix_of_one_column_is_none_of_numbers(place: str, shape: tuple[int, ...]):
+    x = np.arange(3, dtype=np.float32).reshape(shape)
+    save(place, {"x": stored(x)})
+    np.testing.assert_array_equal(read(tp.open(place, "x")), x)
+
+
 def test_streams_and_fabrics_read_and_write_databases_and_keep_no_password(place: str, tmp_path: Path):
     x = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
     save(place, {"x": stored(x)})
