@@ -253,6 +253,9 @@ class Aggregator(Immutable):
     def segmented(self, starts: Callable[..., Any] | None = None) -> Aggregator:
         """Aggregate the last segment; with `tp.scan` the current one at every step.
 
+        A scan from the end (`reverse=True`) aggregates what is left from a step on, and so the last segment of all,
+        as far as it is left. For each segment from its own end, turn the elements before and the results after.
+
         Args:
           starts: (cells of one element) -> whether a segment begins with it; None where flags are a further, last
             input: `tp.scan(Sum().segmented(), "t, t -> t")(x, starts)`.
@@ -268,6 +271,8 @@ class Aggregator(Immutable):
 
     def by_run(self, labels: Callable[..., Any] | None = None) -> Aggregator:
         """Aggregate the last run of equal labels; with `tp.scan` the current one at every step.
+
+        A scan from the end (`reverse=True`) aggregates the last run of all, as far as it is left; see `segmented`.
 
         Args:
           labels: (cells of one element) -> an integer; None where labels are a further, last input:

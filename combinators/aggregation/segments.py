@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, final
 
 import jax
@@ -10,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from combinators.aggregation.grouped import Split, every, integer_labels
+from combinators.equations.silent import silent
 from combinators.frozen import dataclass
 from combinators.merging.monoid import Monoid
 from combinators.monoids.function import function
@@ -105,7 +107,9 @@ class SegmentMany:
         inner, monoid = states[-1], held(self.monoid)
         states = hold(monoid, inner, every(inner))
         kept = keep(self.lift.kind.last(selected), states, function(monoid).identity_for(states))
-        return (*self.lift.kind.heads(selected), release(monoid, fold_all(monoid, kept, in_order=True)))
+        # What is dropped later was merged here: nothing comes back of it, as of states that are merged one by one.
+        fold = silent(partial(fold_all, monoid, in_order=True))
+        return (*self.lift.kind.heads(selected), release(monoid, fold(kept)))
 
 
 @final

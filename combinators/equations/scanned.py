@@ -17,6 +17,7 @@ import jax
 from jax import lax
 from jax.interpreters import ad  # noqa: TID251 - the public place of the rules of primitives
 
+from combinators.equations.silent import is_silent
 from combinators.kernels.jaxprs import WRAPPERS, as_function, is_literal, part_of, primitive_of, programs_inside
 
 RULED = "custom_jvp_call"
@@ -90,6 +91,8 @@ def _calls(equation: Any) -> bool:
     name = equation.primitive.name
     if name == RULED:
         return equation.primitive is not _call() and not equation.effects
+    if is_silent(equation):
+        return False
     inside = name in WRAPPERS or name in _AGAIN or name == "cond"
     return inside and any(_calls(each) for program in programs_inside(equation) for each in _equations(program))
 

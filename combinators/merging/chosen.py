@@ -2,7 +2,8 @@
 
 By the law `e + a ~ a`, but beside an infinity `e + a` may be NaN, as `inf * 0` is in a recurrence and in a product of
 matrices: where a state does not count, what counts stays as it is, and no identity is merged with it. Identities are
-merged in the place of both, since a choice sends zeros back to what it drops, and `0 * inf` is NaN.
+merged in the place of both, since a choice sends zeros back to what it drops, and `0 * inf` is NaN. What is dropped
+after it was merged gets such zeros too: nothing comes back of it from merges that say so.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from combinators.equations.silent import silent
 from combinators.merging.monoid import Monoid
 
 
-def merge_chosen(monoid: Monoid, both: Any, left: Any, right: Any, otherwise: Any) -> Any:
+def merge_chosen(monoid: Monoid, both: Any, left: Any, right: Any, otherwise: Any, *, dropped: bool = False) -> Any:
     """Merge two states where both count.
 
     Args:
@@ -26,13 +28,16 @@ def merge_chosen(monoid: Monoid, both: Any, left: Any, right: Any, otherwise: An
       left: the earlier state.
       right: the later state.
       otherwise: the state where not both count.
+      dropped: whether what is merged may be dropped later; then nothing comes back of it.
 
     Returns:
       A state.
     """
     unit = monoid.identity_for(left)
     safe = choose(both, left, unit), choose(both, right, unit)
-    return choose(both, monoid.merge(*safe), otherwise)
+    # A sum and an extremum have slopes of zero and one.
+    merge = silent(monoid.merge, jnp.ndim(both)) if dropped and not monoid.native else monoid.merge
+    return choose(both, merge(*safe), otherwise)
 
 
 def choose(flag: Any, kept: Any, other: Any) -> Any:

@@ -67,7 +67,7 @@ class Preferred:
         key = self.order.merge(key1, key2)
         has1, has2 = _equal(key1, key), _equal(key2, key)
         # What is dropped is not merged either: of an infinity beside it even a slope of 0 would be NaN.
-        return key, merge_chosen(self.payload, has1 & has2, first, second, choose(has1, first, second))
+        return key, merge_chosen(self.payload, has1 & has2, first, second, choose(has1, first, second), dropped=True)
 
 
 def _equal(a: Any, b: Any) -> Any:

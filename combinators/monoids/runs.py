@@ -61,5 +61,5 @@ class Continue:
         # Nothing is merged with nothing, and what is dropped is not merged either: of an infinity beside it even a
         # slope of 0 would be NaN.
         alone = choose(kind2 == 0, earlier, later)
-        state = merge_chosen(self.monoid, continues, earlier, later, alone)
+        state = merge_chosen(self.monoid, continues, earlier, later, alone, dropped=True)
         return kind.astype(kind1.dtype), jnp.where(kind2 == 0, label1, label2), state

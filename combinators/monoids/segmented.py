@@ -64,7 +64,7 @@ class Restart:
         """Return the merged flag and the state of the last segment."""
         (begins1, earlier), (begins2, later) = left, right
         # What is dropped is not merged either: of an infinity beside it even a slope of 0 would be NaN.
-        return begins1 | begins2, merge_chosen(self.monoid, ~begins2, earlier, later, later)
+        return begins1 | begins2, merge_chosen(self.monoid, ~begins2, earlier, later, later, dropped=True)
 
 
 def _label(monoid: Monoid) -> str:

@@ -1,0 +1,232 @@
+"""Functions from which nothing comes back where nothing comes to them.
+
+A cotangent of zero is no promise in JAX: 0 times an infinity is NaN. What is merged and dropped afterwards, such as the
+run that another one follows, has a cotangent of exact zeros, and elements beside an infinity in it had a slope of NaN,
+or had none, by where a plan cuts. Here what comes back of exact zeros is exact zeros.
+
+A condition on a cotangent has no right derivative: where it is zero, its own tangent need not be. So this is no `where`
+in a rule, but two primitives: a derivative that is linear in its tangents, and what hides the NaN behind its transpose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache, partial, reduce
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.interpreters import ad  # noqa: TID251 - the public place of the rules of primitives
+
+from combinators.kernels.jaxprs import as_function, primitive_of
+
+_NAME = "closed_call"  # a program that is called, for whoever reads programs
+
+
+def silent(function: Callable[..., Any], outer: int = 0) -> Callable[..., Any]:
+    """The same function of states, from whose cells nothing comes back where nothing comes to them.
+
+    Args:
+      function: from states to a state, all trees of one structure and of the same dtypes; a cell of what it gives is a
+        function of the same cell of its arguments.
+      outer: how many leading axes all leaves have in common; each place of these is a cell.
+
+    Returns:
+      A function of the same values and derivatives of any order. In its transpose an array of results whose cotangents
+      are all zeros in a cell sends zeros back to it.
+    """
+
+    def run(*args: Any) -> Any:
+        kinds, tree = jax.tree.flatten(args[0])
+        smooth = [jnp.issubdtype(jnp.result_type(leaf), jnp.inexact) for leaf in kinds]
+
+        def results(*some: Any) -> list[Any]:
+            made = jax.tree.leaves(function(*jax.tree.unflatten(jax.tree.structure(args), some)))
+            return [leaf for leaf, each in zip(made, smooth, strict=True) if each]
+
+        # Integers have no derivative, and in `shard_map` JAX has no type for the one that a rule would give them.
+        made = [None] * len(kinds) if all(smooth) else jax.tree.leaves(function(*args))
+        found = iter(_ruled(results, outer)(*jax.tree.leaves(args)) if any(smooth) else ())
+        return jax.tree.unflatten(
+            tree, [next(found) if each else leaf for leaf, each in zip(made, smooth, strict=True)]
+        )
+
+    return run
+
+
+def is_silent(equation: Any) -> bool:
+    """Whether an equation is one of the primitives here, which are not to be inlined."""
+    return equation.primitive is _moves() or equation.primitive is _hides()
+
+
+def _ruled(function: Callable[..., list[Any]], outer: int) -> Callable[..., list[Any]]:
+    run = jax.custom_jvp(function)
+
+    @partial(run.defjvp, symbolic_zeros=True)
+    def rule(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:  # pyright: ignore[reportUnusedFunction]
+        made = function(*primals)
+        moving = [at for at, tangent in enumerate(tangents) if not _is_still(tangent)]
+        moved = _pushed(function, primals, moving, [tangents[at] for at in moving], outer)
+        return made, list(map(_as_varying, moved, made))
+
+    return run
+
+
+def _is_still(tangent: Any) -> bool:
+    return isinstance(tangent, (jax.custom_derivatives.SymbolicZero, ad.Zero)) or tangent.dtype == jax.dtypes.float0
+
+
+def _as_varying(tangent: Any, result: Any) -> Any:
+    """A tangent that varies over all devices over which the result does: in `shard_map` JAX wants it to."""
+    mine, wanted = (getattr(jax.typeof(x), "manual_axis_type", None) for x in (tangent, result))
+    missing = tuple(sorted(wanted.varying - mine.varying)) if wanted is not None and mine is not None else ()
+    return lax.pcast(tangent, missing, to="varying") if missing else tangent
+
+
+def _pushed(
+    function: Callable[..., Any], primals: Sequence[Any], moving: Sequence[int], tangents: Sequence[Any], outer: int
+) -> list[Any]:
+    """The tangents of what a function gives, of those of some of its arguments."""
+
+    def of_tangents(*given: Any) -> list[Any]:
+        fixed, moved = given[: len(primals)], given[len(primals) :]
+
+        def of_moving(*some: Any) -> list[Any]:
+            every = list(fixed)
+            for at, value in zip(moving, some, strict=True):
+                every[at] = value
+            return function(*every)
+
+        return jax.jvp(of_moving, [fixed[at] for at in moving], list(moved))[1]
+
+    program = jax.make_jaxpr(of_tangents)(*primals, *tangents)
+    return _moves().bind(*primals, *tangents, call_jaxpr=program, outer=outer)
+
+
+def _hidden(values: Sequence[Any], arriving: Sequence[Any], outer: int) -> list[Any]:
+    """Values, and zeros in the cells in which all of what arrives is zero."""
+
+    def select(*given: Any) -> list[Any]:
+        made, came = given[: len(values)], given[len(values) :]
+        some = [jnp.any(each != 0, axis=tuple(range(outer, jnp.ndim(each)))) for each in came]
+        live = jnp.any(jnp.stack(some), axis=0)
+        wide = [jnp.reshape(live, (*live.shape, *(1,) * (jnp.ndim(value) - outer))) for value in made]
+        return [jnp.where(flag, value, jnp.zeros_like(value)) for flag, value in zip(wide, made, strict=True)]
+
+    program = jax.make_jaxpr(select)(*values, *arriving)
+    return _hides().bind(*values, *arriving, call_jaxpr=program, values=len(values), outer=outer)
+
+
+def _move_moved(
+    primals: Sequence[Any], tangents: Sequence[Any], *, call_jaxpr: Any, outer: int
+) -> tuple[list[Any], list[Any]]:
+    made = _moves().bind(*primals, call_jaxpr=call_jaxpr, outer=outer)
+    moving = [at for at, tangent in enumerate(tangents) if not _is_still(tangent)]
+    return made, _pushed(as_function(call_jaxpr), primals, moving, [tangents[at] for at in moving], outer)
+
+
+def _move_back(cotangents: Sequence[Any], *operands: Any, call_jaxpr: Any, outer: int) -> list[Any]:
+    unknown = [at for at, operand in enumerate(operands) if ad.is_undefined_primal(operand)]
+    # What is no zero by its value but by its kind is left out: with zeros in its place an infinity would make NaN.
+    coming = [at for at, cotangent in enumerate(cotangents) if not isinstance(cotangent, ad.Zero)]
+    kinds = [call_jaxpr.jaxpr.invars[at].aval for at in unknown]
+    if not coming:
+        return _at(unknown, [ad.Zero(kind) for kind in kinds], len(operands))
+
+    kinds = [
+        jax.ShapeDtypeStruct(k.shape, k.dtype, sharding=k.sharding, manual_axis_type=k.manual_axis_type) for k in kinds
+    ]
+
+    def of_unknown(result: int, *some: Any) -> Any:
+        every = list(operands)
+        for at, value in zip(unknown, some, strict=True):
+            every[at] = value
+        return as_function(call_jaxpr)(*every)[result]
+
+    def from_one(result: int) -> list[Any]:
+        arriving = cotangents[result]
+        found = jax.linear_transpose(partial(of_unknown, result), *kinds)(arriving)
+        return _hidden(found, [arriving], outer)
+
+    # Each by itself: what nobody reads may lie in one array beside another that is read.
+    found = [reduce(jnp.add, parts) for parts in zip(*map(from_one, coming), strict=True)]
+    return _at(unknown, found, len(operands))
+
+
+def _at(places: Sequence[int], values: Sequence[Any], size: int) -> list[Any]:
+    known = dict(zip(places, values, strict=True))
+    return [known.get(at) for at in range(size)]
+
+
+def _move_batched(
+    operands: Sequence[Any], places: Sequence[Any], *, call_jaxpr: Any, outer: int
+) -> tuple[list[Any], list[int]]:
+    # Every operand has all axes of a cell: what comes back to it has them too.
+    moved = _in_front(operands, places)
+    program = jax.make_jaxpr(jax.vmap(as_function(call_jaxpr)))(*moved)
+    found = _moves().bind(*moved, call_jaxpr=program, outer=outer + 1)
+    return found, [0] * len(found)
+
+
+def _hide_moved(
+    operands: Sequence[Any], tangents: Sequence[Any], *, call_jaxpr: Any, values: int, outer: int
+) -> tuple[list[Any], list[Any]]:
+    made = _hides().bind(*operands, call_jaxpr=call_jaxpr, values=values, outer=outer)
+    moving = [at for at in range(values) if not _is_still(tangents[at])]
+    arriving = [*operands[values:], *(each for each in tangents[values:] if not _is_still(each))]
+    hidden = _hidden([tangents[at] for at in moving], arriving, outer) if moving else []
+    found = dict(zip(moving, hidden, strict=True))
+    kinds = [variable.aval for variable in call_jaxpr.jaxpr.outvars]
+    return made, [found.get(at, ad.Zero(kind)) for at, kind in enumerate(kinds)]
+
+
+def _hide_back(cotangents: Sequence[Any], *operands: Any, call_jaxpr: Any, values: int, outer: int) -> list[Any]:
+    back = [ad.Zero(variable.aval) for variable in call_jaxpr.jaxpr.invars]
+    unknown = [at for at, operand in enumerate(operands) if ad.is_undefined_primal(operand)]
+    coming = [at for at in unknown if at < values and not isinstance(cotangents[at], ad.Zero)]
+    found = [cotangents[at] for at in coming]
+    if coming and unknown[-1] < values:
+        found = _hidden(found, operands[values:], outer)
+    # Where what arrives is itself a tangent, nobody knows yet whether it is zero, and nothing is hidden.
+    given = dict(zip(coming, found, strict=True))
+    return [given.get(at, back[at] if at in unknown else None) for at in range(len(operands))]
+
+
+def _hide_batched(
+    operands: Sequence[Any], places: Sequence[Any], *, call_jaxpr: Any, values: int, outer: int
+) -> tuple[list[Any], list[int]]:
+    del call_jaxpr
+    moved = _in_front(operands, places)
+    return _hidden(moved[:values], moved[values:], outer + 1), [0] * values
+
+
+def _in_front(operands: Sequence[Any], places: Sequence[Any]) -> list[Any]:
+    operands = [jnp.asarray(x) for x in operands]
+    size = next(x.shape[at] for x, at in zip(operands, places, strict=True) if at is not None)
+    return [
+        jnp.broadcast_to(x, (size, *x.shape)) if at is None else jnp.moveaxis(x, at, 0)
+        for x, at in zip(operands, places, strict=True)
+    ]
+
+
+def _run(*operands: Any, call_jaxpr: Any, **_: Any) -> list[Any]:
+    return as_function(call_jaxpr)(*operands)
+
+
+def _types(*_: Any, call_jaxpr: Any, **__: Any) -> list[Any]:
+    return [variable.aval for variable in call_jaxpr.jaxpr.outvars]
+
+
+@cache
+def _moves() -> Any:
+    """Tangents of results: linear in its last operands."""
+    rules = {"types": _types, "moved": _move_moved, "batched": _move_batched, "back": _move_back}
+    return primitive_of(_NAME, _run, **rules, several=True)
+
+
+@cache
+def _hides() -> Any:
+    """Its first operands, and zeros in the cells in which all of the others are zero."""
+    rules = {"types": _types, "moved": _hide_moved, "batched": _hide_batched, "back": _hide_back}
+    return primitive_of(_NAME, _run, **rules, several=True)
