@@ -13,7 +13,7 @@ import numpy as np
 from combinators.aggregation.grouped import Split, every, integer_labels
 from combinators.equations.silent import silent
 from combinators.frozen import dataclass
-from combinators.merging.monoid import Monoid
+from combinators.merging.monoid import Monoid, side_by_side
 from combinators.monoids.function import function
 from combinators.monoids.held import held, hold, release
 from combinators.numerics.groups import fold_all, keep
@@ -107,9 +107,7 @@ class SegmentMany:
         inner, monoid = states[-1], held(self.monoid)
         states = hold(monoid, inner, every(inner))
         kept = keep(self.lift.kind.last(selected), states, function(monoid).identity_for(states))
-        # What is dropped later was merged here: nothing comes back of it, as of states that are merged one by one.
-        fold = silent(partial(fold_all, monoid, in_order=True))
-        return (*self.lift.kind.heads(selected), release(monoid, fold(kept)))
+        return (*self.lift.kind.heads(selected), release(monoid, _fold_dropped(monoid, kept)))
 
 
 @final
@@ -143,6 +141,31 @@ class LastReference:
             starts = np.flatnonzero(begins[1:] != begins[:-1]) + 1
         first = int(starts[-1]) if len(starts) else 0
         return self.reference(*(np.asarray(x)[first:] for x in xs))
+
+
+def _fold_dropped(monoid: Monoid, states: Any) -> Any:
+    """All states folded in order. Where a later element begins anew this is dropped: nothing comes back of it then."""
+    return silent(partial(fold_all, _silenced(monoid), in_order=True))(states)
+
+
+def _silenced(monoid: Monoid) -> Monoid:
+    """The same monoid; where it merges two by two, no merge sends anything back where nothing comes to it."""
+    if monoid.parts:
+        return side_by_side(tuple(map(_silenced, monoid.parts)), monoid.keys)
+    # Others are folded at once.
+    return monoid if monoid.native or monoid.frame else Monoid(monoid.identity, Silenced(monoid))
+
+
+@final
+@dataclass(frozen=True)
+class Silenced:
+    """Merge two states; where nothing comes to what they make nothing comes back."""
+
+    monoid: Monoid
+
+    def __call__(self, left: Any, right: Any) -> Any:
+        """Return a state."""
+        return silent(self.monoid.merge)(left, right)
 
 
 def _labels(selected: Any) -> Any:
