@@ -12,6 +12,17 @@ import jax.numpy as jnp
 from jax import lax
 
 from combinators.frozen import dataclass
+from combinators.merging.leafwise import native_of
+from combinators.merging.monoid import Monoid
+from combinators.merging.parts import SideBySide
+from combinators.monoids.arg_extremum import combine_argmax, combine_argmin
+from combinators.monoids.dual import Swapped
+from combinators.monoids.first import combine_first, combine_last
+from combinators.monoids.function import EachKey
+from combinators.monoids.reservoir import merge_reservoirs
+from combinators.monoids.runs import Continue
+from combinators.monoids.segmented import Restart
+from combinators.monoids.top_k import merge_top_k
 from combinators.operations.dense import Dense
 from combinators.operations.operation import Operation
 from combinators.operations.shaped import Shaped, block_structs, shape
@@ -19,8 +30,8 @@ from combinators.settings import remembered
 
 Struct = jax.ShapeDtypeStruct
 _ARGUMENT = "preferred_element_type"
-# Merging by these selects one of the states: a wider dtype would cost bytes and change no bit.
 _SELECTING = ("max", "min", "or", "and")
+_SELECTING_TOO = (combine_argmax, combine_argmin, combine_first, combine_last, merge_reservoirs, merge_top_k)
 
 
 @dataclass(frozen=True)
@@ -111,9 +122,31 @@ def is_narrower(dtype: Any, wide: Any) -> bool:
 def state_floats(shaped: Shaped) -> tuple[Any, ...]:
     """The float dtypes in which a fold or scan is carried and rounds; none where merging selects one of the states."""
     monoid = shaped.operation.monoid
-    if monoid is None or monoid.native in _SELECTING:
+    if monoid is None or _selects(monoid):
         return ()
     return tuple(dict.fromkeys(leaf.dtype for leaf in shaped.state if float_dtype(leaf.dtype) is not None))
+
+
+def _selects(monoid: Monoid) -> bool:
+    """Whether what is merged is some of what the states hold.
+
+    A wider dtype would cost bytes and change no bit; and where nothing was merged, `-inf` is NaN in a dtype without it.
+    """
+    if monoid.parts:
+        return all(map(_selects, monoid.parts))
+    return monoid.native in _SELECTING or _selects_by(monoid.combine)
+
+
+def _selects_by(combine: Any) -> bool:
+    match combine:
+        case Swapped(inner) | EachKey(inner):
+            return _selects_by(inner)
+        case Restart(monoid) | Continue(monoid):
+            return _selects(monoid)
+        case SideBySide(functions, _):
+            return all(map(_selects_by, functions))
+        case _:
+            return native_of(combine) in _SELECTING or any(combine is one for one in _SELECTING_TOO)
 
 
 @remembered(maxsize=4096)

@@ -169,6 +169,30 @@ def test_what_is_wide_enough_or_adds_nothing_is_carried_as_it_is() -> None:
         assert not tp.stream(program, {"row": tp.chunks(size=2)}, given).planned.accumulate
 
 
+SELECTING = {
+    "max and min": (agg.MinMax(), 1),
+    "best": (agg.ArgMax(), 2),
+    "best few": (agg.TopK(3), 2),
+    "best by key": (agg.ArgMax().by_key(None, 3), 3),
+    "best few by key": ((agg.TopK(2) & agg.First().contramap(lambda x, at: x)).by_key(None, 3), 3),
+    "last run": (agg.TopK(2).by_run(), 3),
+    "last segment": (agg.Last().contramap(lambda x, at: x).segmented(), 3),
+}
+
+
+@pytest.mark.parametrize("selected", SELECTING)
+def test_what_is_selected_is_carried_as_it_is(selected: str) -> None:
+    """A dtype without infinities has another value of nothing than a wider one."""
+    aggregator, count = SELECTING[selected]
+    x, at, labels = np.array([1, 3, 2], jnp.float8_e4m3fn), np.arange(3, dtype=np.int32), np.array([0, 0, 2], np.int32)
+    arguments = (x, at, labels)[:count]
+    program = tp.fold(aggregator, f"{', '.join('t' * len(arguments))} -> ")
+    job = tp.stream(program, {"t": tp.chunks(size=2)}, arguments if len(arguments) > 1 else arguments[0])
+    assert not job.planned.accumulate
+    wanted, found = (jax.tree.leaves(jax.tree.map(np.asarray, each)) for each in (program(*arguments), job.run()))
+    assert [each.tobytes() for each in found] == [each.tobytes() for each in wanted]
+
+
 def test_what_is_stored_has_its_names_where_it_is_traced_and_where_it_is_streamed() -> None:
     x = stored(table(), names=("time", "x"))
     total = tp.fold(agg.Sum(), "row c -> c")
