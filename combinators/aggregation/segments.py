@@ -153,19 +153,7 @@ def _silenced(monoid: Monoid) -> Monoid:
     if monoid.parts:
         return side_by_side(tuple(map(_silenced, monoid.parts)), monoid.keys)
     # Others are folded at once.
-    return monoid if monoid.native or monoid.frame else Monoid(monoid.identity, Silenced(monoid))
-
-
-@final
-@dataclass(frozen=True)
-class Silenced:
-    """Merge two states; where nothing comes to what they make nothing comes back."""
-
-    monoid: Monoid
-
-    def __call__(self, left: Any, right: Any) -> Any:
-        """Return a state."""
-        return silent(self.monoid.merge)(left, right)
+    return monoid if monoid.native or monoid.frame else Monoid(monoid.identity, silent(monoid.merge))
 
 
 def _labels(selected: Any) -> Any:

@@ -60,12 +60,14 @@ class Flow:
       reads: dimensions of which other cells enter, or the position in the block, each with what does so.
       lost: dimensions that may enter in a way that is not known.
       picked: dimensions of which one cell enters everywhere, with that cell: it may be put beside the others again.
+      pieced: dimensions whose cells were put together of pieces, of which one may have been treated in another way.
     """
 
     axes: tuple[Tag, ...]
     reads: Mapping[str, str] = field(default_factory=dict[str, str])
     lost: frozenset[str] = frozenset()
     picked: Mapping[str, Order] = field(default_factory=dict[str, Order])
+    pieced: frozenset[str] = frozenset()
 
     def along(self, axes: Iterable[Tag]) -> Flow:
         """The same with other axes."""
@@ -97,6 +99,10 @@ class Flow:
         """The same, where what lies along these axes enters in a way that is not known."""
         return replace(self, lost=self.lost | dims_of(tags))
 
+    def piecing(self, tags: Iterable[Tag]) -> Flow:
+        """The same, where what lies along these axes is put together of pieces."""
+        return replace(self, pieced=self.pieced | dims_of(tags))
+
 
 def joined(flows: Sequence[Flow], rank: int, name: str) -> Flow:
     """What comes of values that meet cell by cell; scalars meet every cell."""
@@ -112,7 +118,9 @@ def together(flows: Sequence[Flow], axes: Sequence[Tag]) -> Flow:
     reads = {dim: how for flow in flows for dim, how in flow.reads.items()}
     picked = {dim: order for flow in flows for dim, order in flow.picked.items()}
     reads |= {dim: _ONE for flow in flows for dim, order in flow.picked.items() if picked[dim] != order}
-    return Flow(tuple(axes), reads, frozenset[str]().union(*(flow.lost for flow in flows)), picked)
+    lost = frozenset[str]().union(*(flow.lost for flow in flows))
+    pieced = frozenset[str]().union(*(flow.pieced for flow in flows))
+    return Flow(tuple(axes), reads, lost, picked, pieced)
 
 
 def _met(found: Flow, axis: int, tags: set[Tag], name: str) -> Flow:

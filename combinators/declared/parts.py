@@ -54,7 +54,13 @@ class Part:
 
 
 def parts(
-    closed: Any, operands: Sequence[Flow], dim: str, dims: frozenset[str], merges: str = "reduce_sum"
+    closed: Any,
+    operands: Sequence[Flow],
+    dim: str,
+    dims: frozenset[str],
+    merges: str = "reduce_sum",
+    *,
+    whole: bool = False,
 ) -> list[Part]:
     """Follow one dimension through a program.
 
@@ -64,15 +70,33 @@ def parts(
       dim: the dimension.
       dims: all that are followed.
       merges: the reduction by which parts are merged; where it is no sum, `SUM` says the same of it.
+      whole: whether `CELLS` are all cells of the dimension, once and as they came; what is not is `LOST`.
 
     Returns:
       What is known of each result.
     """
     known = [Part(flow, CELLS if dim in dims_of(flow.axes) else FREE) for flow in operands]
-    return _run(closed, known, dim, dims, merges)
+    return _run(closed, known, _Asked(dim, dims, merges, whole))
 
 
-def _run(program: Any, operands: Sequence[Part], dim: str, dims: frozenset[str], merges: str) -> list[Part]:
+@dataclass(frozen=True)
+class _Asked:
+    """What `parts` is asked."""
+
+    dim: str
+    dims: frozenset[str]
+    merges: str
+    whole: bool
+
+    def follows(self, flow: Flow) -> bool:
+        """Whether what is known of the dimension in a value is enough."""
+        if self.dim in flow.lost:
+            return False
+        along = [tag for tag in flow.axes if self.dim in dims_of([tag])]
+        return not self.whole or (along in ([], [self.dim]) and self.dim not in flow.pieced)
+
+
+def _run(program: Any, operands: Sequence[Part], asked: _Asked) -> list[Part]:
     jaxpr, constants = getattr(program, "jaxpr", program), getattr(program, "consts", ())
     known: dict[Any, Part] = dict(zip(jaxpr.invars, operands, strict=True))
     known.update((atom, _constant(value)) for atom, value in zip(jaxpr.constvars, constants, strict=False))
@@ -80,10 +104,10 @@ def _run(program: Any, operands: Sequence[Part], dim: str, dims: frozenset[str],
     def part(atom: Any) -> Part:
         if is_literal(atom):
             return Part(Flow((None,) * atom.aval.ndim), _of_number(atom.val))
-        return known.get(atom) or Part(Flow((None,) * len(atom.aval.shape), lost=dims), LOST)
+        return known.get(atom) or Part(Flow((None,) * len(atom.aval.shape), lost=asked.dims), LOST)
 
     for equation in jaxpr.eqns:
-        found = _step(equation, list(map(part, equation.invars)), dim, dims, merges)
+        found = _step(equation, list(map(part, equation.invars)), asked)
         known.update(zip(equation.outvars, found, strict=True))
     return list(map(part, jaxpr.outvars))
 
@@ -96,18 +120,17 @@ def _of_number(value: Any) -> str:
     return FREE if np.any(value) else ZERO
 
 
-def _step(equation: Any, operands: list[Part], dim: str, dims: frozenset[str], merges: str) -> list[Part]:
+def _step(equation: Any, operands: list[Part], asked: _Asked) -> list[Part]:
     inner = list(programs_inside(equation))
     if equation.primitive.name in CALLS - {"cond"} and inner:
         if len(getattr(inner[0], "jaxpr", inner[0]).invars) == len(operands):
-            return _run(inner[0], operands, dim, dims, merges)
-    flows = step(equation, [operand.flow for operand in operands], dims, {})
+            return _run(inner[0], operands, asked)
+    flows = step(equation, [operand.flow for operand in operands], asked.dims, {})
     if len(flows) == len(operands) > 1:  # it hands on each by itself: `optimization_barrier`
         return [Part(flow, operand.state) for flow, operand in zip(flows, operands, strict=True)]
-    lost = [dim in flow.lost for flow in flows]
     return [
-        Part(flow, LOST if is_lost else _state(equation, operands, flow, dim, merges))
-        for flow, is_lost in zip(flows, lost, strict=True)
+        Part(flow, _state(equation, operands, flow, asked.dim, asked.merges) if asked.follows(flow) else LOST)
+        for flow in flows
     ]
 
 

@@ -168,6 +168,8 @@ def _together(flows: list[Flow], own: int, sizes: list[int]) -> Flow:
         tag = ordered(orders[0].dim, (cell for order in orders for cell in order.cells), orders[0].size)
     else:
         found = found.losing(tags)
+    if len(flows) > 1:
+        found = found.piecing(tags)
     return found.along((*found.axes[:own], tag, *found.axes[own + 1 :]))
 
 

@@ -18,7 +18,10 @@ from combinators.kernels.jaxprs import programs_inside
 # By what a monoid merges single numbers, and how a program reduces by the same.
 _REDUCTIONS = {"sum": "reduce_sum", "max": "reduce_max", "min": "reduce_min", "or": "reduce_or", "and": "reduce_and"}
 # What depends on places, of a program whose windows or composed axes are not followed.
-_PLACED = ("iota", "rev", "sort", "cum", "fft", "scan", "while", "random", "threefry", "gather", "transpose")
+_PLACED = (
+    *("iota", "rev", "sort", "cum", "fft", "scan", "while", "random", "threefry", "gather", "transpose"),
+    *("concatenate", "dynamic_update_slice", "pad", "scatter", "stack"),
+)
 
 
 def is_settled(
@@ -44,7 +47,8 @@ def is_settled(
     mapped = frozenset(cut) & followed_dims - set(folds)
     if mapped:
         flows = followed(program, list(operands_of(claim, mapped)), mapped)
-        if any(dim in flow.lost for flow in flows for dim in mapped):
+        # What was taken apart and put together again is in its order, and may have been treated piece by piece.
+        if any(dim in flow.lost | flow.pieced for flow in flows for dim in mapped):
             return False
     return all(dim in followed_dims and _adds_up(claim, program, names, dim, native) for dim in folds)
 
@@ -55,7 +59,8 @@ def _adds_up(claim: Claim, program: Any, names: Sequence[str], dim: str, native:
     dims = frozenset((dim,))
     operands = [Flow(tags) for tags in operands_of(claim, dims)]
     known = (SUM, ZERO) if native == "sum" else (SUM,)
-    return all(part.state in known for part in parts(program, operands, dim, dims, _REDUCTIONS[native]))
+    found = parts(program, operands, dim, dims, _REDUCTIONS[native], whole=True)
+    return all(part.state in known for part in found)
 
 
 def _stands_alone(claim: Claim, dim: str) -> bool:
