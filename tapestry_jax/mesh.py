@@ -18,7 +18,7 @@ def mesh(devices: Sequence[Any] | None = None, **axes: int) -> Mesh:
     """Make a mesh of devices: `tp.mesh(data=2, model=4)`.
 
     Args:
-      devices: which to use; by default the first ones that JAX has.
+      devices: which to use, of which the mesh takes the first that it needs; by default those that JAX has.
       axes: name and size of every axis, the outermost first.
 
     Returns:

@@ -11,6 +11,7 @@ from combinators.arrows.faces import Face
 from combinators.arrows.part import Holder, Part
 from combinators.errors import CompositionError, message
 from combinators.recording.current import trace_of
+from combinators.recording.value import as_value
 
 
 class Bound(Combined, Holder):
@@ -61,4 +62,5 @@ class Bound(Combined, Holder):
     def steps(self, *values: Any) -> Steps:
         """The arrow, with the bound operands behind `values`."""
         held = trace_of(values, self.name).held(self)
-        return (yield self._arrow, (*values, *(held if len(self._arrays) != 1 else (held,))))
+        held = held if len(self._arrays) != 1 else (held,)
+        return (yield self._arrow, (*values, *map(as_value, held)))

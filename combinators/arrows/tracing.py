@@ -18,6 +18,7 @@ from combinators.index_space.usable import check_usable
 from combinators.kernels.kernel import short_name
 from combinators.recording.current import current_trace
 from combinators.recording.function import trace_function
+from combinators.recording.value import as_value
 from combinators.settings import chosen
 
 if TYPE_CHECKING:
@@ -83,7 +84,8 @@ def _traced(function: Any, arguments: Sequence[Any]) -> tuple[Graph, tuple[int, 
         for holder, leaves in zip(holders, held, strict=True):
             program.provide(holder, leaves)
         rebuilt = [rebuild(leaves) for (_, rebuild, _), leaves in zip(split, given, strict=True)]
-        result = target.apply_top(*rebuilt) if isinstance(target, Part) else target(*rebuilt)
+        # Where an arrow has no body of its own nobody could write `w[...]` of a variable.
+        result = target.apply_top(*map(as_value, rebuilt)) if isinstance(target, Part) else target(*rebuilt)
         written: dict[str, Any] = {}
         for at, (holder, leaves) in enumerate(zip(holders, held, strict=True)):
             if program.held(holder) is not leaves:

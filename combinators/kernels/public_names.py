@@ -79,7 +79,7 @@ _KERNELS = {
     "combinators.numerics.splash_attention": "FitsSplash SplashAttention SplashState",
     "combinators.pieces": "InPieces",
     "combinators.product": "SideBySide IdentityOf",
-    "combinators.random": "Draw FoldIn Split",
+    "combinators.random": "Draw FoldIn Split Words",
     "combinators.rearrange": "Rearrangement",
     "combinators.reductions": "Cast ForkMany",
     "combinators.scan": "Steps",

@@ -25,7 +25,7 @@ from combinators.numerics.attention_kernel import (
 from combinators.operations.dense import Dense
 from combinators.operations.operation import Operation
 from combinators.recording.current import trace_of
-from combinators.recording.value import Value
+from combinators.recording.value import Value, as_value
 from combinators.settings import remembered
 
 Axes = tuple[str, ...]
@@ -102,7 +102,7 @@ def attention(
         )
     given = (("mask", mask), ("bias", bias), ("kept", kept))
     optional = {name: value for name, value in given if value is not None}
-    operands = (q, k, v, *optional.values())
+    operands = tuple(map(as_value, (q, k, v, *optional.values())))
     if not any(isinstance(operand, Value) for operand in operands):
         return _on_arrays(operands, tuple(optional), over, causal, (scale, share))
     return _apply(operands, tuple(optional), over, causal, (scale, share))

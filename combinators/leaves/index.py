@@ -10,8 +10,9 @@ from combinators.arguments import read_name
 from combinators.errors import GraphError, message
 from combinators.frozen import dataclass
 from combinators.index_space.signature import Signature
+from combinators.index_space.tensor_type import TensorType
 from combinators.operations.operation import Operation
-from combinators.recording.current import trace_of
+from combinators.recording.current import current_trace, trace_of
 from combinators.recording.value import Value
 
 
@@ -29,7 +30,8 @@ def index(name: str, like: Any) -> Any:
 
     Args:
       name: an axis of `like`.
-      like: a value of the program; or an array, whose `name` is then the position of an axis as text.
+      like: a value of the program, or a `tp.TensorType`; or an array, whose `name` is then the position of an axis as
+        text.
 
     Returns:
       Shape `(n,)`, one axis called `name`.
@@ -38,6 +40,11 @@ def index(name: str, like: Any) -> Any:
       GraphError: when `like` has no such axis.
     """
     name = read_name(name, "the name in tp.index")
+    if isinstance(like, TensorType) and name in like.names:
+        size = like.shape[like.names.index(name)]
+        if (program := current_trace()) is None:
+            return jnp.arange(size, dtype=jnp.int32)
+        return program.apply(_operation(name, size), [])
     if not isinstance(like, Value):
         if name.isdigit() and int(name) < jnp.ndim(like):
             return jnp.arange(jnp.shape(like)[int(name)], dtype=jnp.int32)
@@ -49,5 +56,8 @@ def index(name: str, like: Any) -> Any:
             )
         )
     size = like.shape[like.settle({name}).axis(name)]
-    operation = Operation(Signature.parse(f"@{name} -> {name}"), Coordinates(), sizes=((name, size),), name="index")
-    return trace_of([like], "index").apply(operation, [])
+    return trace_of([like], "index").apply(_operation(name, size), [])
+
+
+def _operation(name: str, size: int) -> Operation:
+    return Operation(Signature.parse(f"@{name} -> {name}"), Coordinates(), sizes=((name, size),), name="index")

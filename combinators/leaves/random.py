@@ -20,10 +20,11 @@ from combinators.errors import GraphError, message, spelt
 from combinators.frozen import dataclass
 from combinators.index_space.signature import Signature
 from combinators.index_space.tensor_type import TensorType, type_of, words_of
+from combinators.kernels.fingerprint import is_traced
 from combinators.leaves.map import Map
 from combinators.operations.operation import Operation
-from combinators.recording.current import trace_of
-from combinators.recording.value import Value
+from combinators.recording.current import current_trace, trace_of
+from combinators.recording.value import Value, as_value
 
 __all__ = ("bernoulli", "bits", "fold_in", "normal", "split", "uniform")
 
@@ -130,6 +131,23 @@ def bernoulli(key: Any, p: float = 0.5, *, like: Any) -> Any:
     if not 0 <= chance <= 1:
         raise GraphError(message("a probability lies in [0, 1]", f"got {p!r}", remedy="Give one that does."))
     return _draw(key, like, "bernoulli", chance)
+
+
+@dataclass(frozen=True)
+class Words:
+    """A key that does not change.
+
+    Attributes:
+      first: its first word.
+      second: its second.
+    """
+
+    first: int
+    second: int
+
+    def __call__(self, places: Any) -> Any:
+        """The words at some places."""
+        return jnp.where(places == 0, jnp.uint32(self.first), jnp.uint32(self.second))
 
 
 @dataclass(frozen=True)
@@ -248,7 +266,8 @@ def _draw_all(kernel: Draw, key: Any) -> Any:
 
 def _check_key(key: Any, where: str) -> Any:
     """The two words of a key, whether it is a value of a program or an array."""
-    words = key if isinstance(key, Value) else words_of(key)
+    words = as_value(key)
+    words = words if isinstance(words, Value) else words_of(words)
     if getattr(words, "dtype", None) != jnp.uint32 or words.shape != (2,):
         raise GraphError(
             message(
@@ -257,7 +276,11 @@ def _check_key(key: Any, where: str) -> Any:
                 remedy="Pass jax.random.key(seed), of the implementation threefry2x32; to a program as an argument.",
             )
         )
-    return words
+    if isinstance(words, Value) or current_trace() is None or is_traced(words):
+        return words
+    # A key that stands in a program, such as one that makes parameters, is two numbers of it.
+    first, second = np.asarray(words).tolist()
+    return Map(Words(first, second), "@words -> words", sizes={"words": 2}, name="key")()
 
 
 def _axes_of(like: Any, where: str) -> tuple[tuple[int, ...], tuple[str | None, ...]]:

@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from combinators.aggregation.aggregator import Aggregator
-from combinators.aggregation.inputs import check_operands
+from combinators.aggregation.inputs import check_operands, presented
 from combinators.arguments import read_flag, read_name, read_optional_name
-from combinators.errors import SignatureError, message
+from combinators.errors import GraphError, SignatureError, TapestryError, message
 from combinators.frozen import dataclass
 from combinators.index_space.axis import Axis, Term
 from combinators.index_space.operand import Operand
@@ -109,6 +109,8 @@ class Window(Leaf):
         recording = trace_of(values, self.name)
         result = self.operation.signature.results[0]
         own = self._presented([value.struct for value in values])
+        if own is None:  # refused in the words of every operation
+            return recording.apply(self.operation, values)
         results: list[Operand] = []
         axes: list[Axes] = []
         sizes = dict(self.operation.sizes)
@@ -121,14 +123,25 @@ class Window(Leaf):
         operation = replace(self.operation, signature=signature, sizes=tuple(sorted(sizes.items())))
         return recording.apply(operation, values)
 
-    def _presented(self, structs: Sequence[Any]) -> list[tuple[int, ...]]:
-        """The shapes of the leaves that one cell presents."""
+    def _presented(self, structs: Sequence[Any]) -> list[tuple[int, ...]] | None:
+        """The shapes of the leaves that one cell presents; None where an operand has other axes than its signature."""
         cells: list[Any] = []
         for struct, axes in zip(structs, self._kernel.operands, strict=False):
             spelled = spell(axes, open_axes([axes], [len(struct.shape)]))
+            if len(spelled) != len(struct.shape):
+                return None
             own = [s for s, n in zip(struct.shape, spelled, strict=True) if n not in self._kernel.mapped and n in axes]
             cells.append(jax.ShapeDtypeStruct(tuple(own), struct.dtype))
-        cell = jax.eval_shape(lambda *xs: self._aggregator.present(self._aggregator.lift(*xs)), *cells)
+        where, aggregator = self.name, self._aggregator
+        try:
+            state = jax.eval_shape(aggregator.lift, *cells)
+        except TapestryError:
+            raise
+        except Exception as error:  # it is the user's, and may raise anything
+            told = f"{type(error).__name__}: {error}"[:300]
+            remedy = "Make it array code that takes the cells of one element."
+            raise GraphError(message(f"{where}: its `lift` fails", told, remedy=remedy)) from error
+        cell = jax.eval_shape(lambda one: presented(where, aggregator.present, one), state)
         return [tuple(leaf.shape) for leaf in jax.tree.leaves(cell)]
 
 

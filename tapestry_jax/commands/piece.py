@@ -79,7 +79,11 @@ def _imported(name: str, command: str, kind: type[TapestryError]) -> Any:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        raise kind(message(f"{command}: {error}.", remedy=remedy)) from error
+        # Of `package.module` it may be the package that is not there; anything else is what the module imports.
+        if not error.name or f"{name}.".startswith(f"{error.name}."):
+            raise kind(message(f"{command}: {error}.", remedy=remedy)) from error
+        remedy = "Install what it imports, or mend the module."
+        raise kind(message(headline, *filter(None, (_place_of(error), str(error))), remedy=remedy)) from error
     except SyntaxError as error:
         text = (error.text or "").rstrip()
         caret = [text.lstrip(), f"{' ' * (max(error.offset or 1, 1) - 1 - (len(text) - len(text.lstrip())))}^"]

@@ -118,4 +118,6 @@ def is_traced(leaf: Any) -> bool:
         getattr(leaf, "addressable_shards", None)
     except jax.errors.ConcretizationTypeError:
         return True
+    except RuntimeError:  # it was deleted
+        return False
     return False

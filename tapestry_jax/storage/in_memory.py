@@ -6,6 +6,7 @@ import hashlib
 from concurrent.futures import Future
 from typing import Any
 
+import jax
 import numpy as np
 
 from combinators.errors import FormatError, first_line, message
@@ -68,6 +69,11 @@ def stored(array: Any, *, names: Any = None) -> InMemory:
       array([[3., 4., 5.]])
     """
     check_no_mask(array, "an array in memory")
+    if isinstance(array, jax.ShapeDtypeStruct):
+        raise FormatError(message("this is the type of an array, and has no numbers", remedy="Pass the array."))
+    if isinstance(array, jax.Array) and array.is_deleted():
+        headline, told = "an array was deleted: it was donated to another function", f"{array.dtype.name}{array.shape}"
+        raise FormatError(message(headline, told, remedy="Keep the result of that function instead."))
     try:
         found = np.asarray(array)
     except (TypeError, ValueError) as error:

@@ -716,3 +716,12 @@ def test_a_present_that_raises_is_told_where_an_aggregator_runs_on_arrays(kind: 
     with pytest.raises(tp.GraphError, match="its `present` fails") as caught:
         AGGREGATOR.map(present).run(ARRAY)
     assert f"{kind.__name__}: no" in str(caught.value)
+    for aggregator, what in ((AGGREGATOR.map(present), "present"), (tp.aggregators.Sum().contramap(present), "lift")):
+        with pytest.raises(tp.GraphError, match=f"its `{what}` fails"):
+            tp.window(aggregator, 2)(ARRAY[:, 0])
+
+
+@pytest.mark.parametrize("shape", [(), (8, 4)])
+def test_a_window_over_other_axes_than_its_signature_has_is_refused(shape: tuple[int, ...]):
+    with pytest.raises(tp.SignatureError, match="operand 0 of `window_Sum` does not have the axes of its signature"):
+        tp.window(AGGREGATOR, 2, "t -> t")(np.ones(shape, np.float32))

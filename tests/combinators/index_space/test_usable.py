@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import combinators as tp
+import tapestry_jax
 from combinators.errors import GraphError
 from combinators.index_space.usable import check_usable
 from combinators.kernels import fingerprint
@@ -36,7 +37,10 @@ def deleted() -> Any:
 )
 def test_what_has_no_numbers_is_refused_where_it_would_run(argument: Any, text: str) -> None:
     graph = tp.trace(SUMS, X)
-    for call, name in ((SUMS, "operand 0"), (graph, "x"), (tp.aggregators.Sum().run, "input 0")):
+    fresh, warm = (tapestry_jax.plan(graph, tapestry_jax.mesh(m=2), {"r": "m"}).compile() for _ in range(2))
+    warm(X)
+    calls = ((SUMS, "operand 0"), (graph, "x"), (tp.aggregators.Sum().run, "input 0"), (fresh, "x"), (warm, "x"))
+    for call, name in calls:
         with pytest.raises(GraphError) as caught:
             call(argument())
         assert f"`{name}` {text}" in str(caught.value)

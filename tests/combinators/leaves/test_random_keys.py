@@ -88,6 +88,42 @@ def test_an_integer_is_folded_in(data: Any) -> None:
         tp.random.fold_in(KEY, data)
 
 
+PARAMETERS = tp.TensorType({"n": 8, "m": 3})
+
+
+def parameters() -> dict[str, Any]:
+    """An init without arguments: its key is two numbers of it."""
+    first, second = tp.random.split(jax.random.key(7))
+    bias = tp.random.fold_in(second, 3)
+    drawn = tp.random.normal(first, like=PARAMETERS)
+    places = tp.index("n", like=PARAMETERS)
+    return {"w": drawn, "b": tp.random.uniform(bias, like=tp.TensorType({"m": 3})), "at": places}
+
+
+def test_an_init_without_inputs_draws_what_arrays_do() -> None:
+    graph = tp.trace(parameters)
+    again = tp.Graph.from_json(graph.to_json())
+    first, second = tp.random.split(jax.random.key(7))
+    expected = {
+        "w": tp.random.normal(first, like=PARAMETERS),
+        "b": tp.random.uniform(tp.random.fold_in(second, 3), like=tp.TensorType({"m": 3})),
+        "at": jnp.arange(8),
+    }
+    assert tp.index("n", like=PARAMETERS).tolist() == list(range(8))
+    for run in (graph, again, tp.plan(graph, tp.mesh(data=2), {"n": "data", "m": tp.chunks(3)}).compile()):
+        jax.tree.map(np.testing.assert_array_equal, run(), expected)
+
+
+def test_a_key_may_stand_in_a_program() -> None:
+    x = jnp.ones((8, 3))
+    dropped = tp.plan(
+        tp.trace(lambda x: x * tp.random.bernoulli(jax.random.key(3), like=x), PARAMETERS),
+        tp.mesh(data=2),
+        {"n": "data"},
+    ).compile()
+    np.testing.assert_array_equal(dropped(x), tp.random.bernoulli(jax.random.key(3), like=x).astype(jnp.float32))
+
+
 def test_a_program_may_have_no_inputs() -> None:
     graph = tp.trace(lambda: tp.Map(lambda at: at * 2.0, "@n -> n", sizes={"n": 8})())
     expected = jnp.arange(8) * 2.0

@@ -135,6 +135,34 @@ def test_a_parameter_may_stand_without_its_brackets() -> None:
     np.testing.assert_allclose(Scaled()(ARRAY), (ARRAY * w + w) @ w, rtol=1e-5)
 
 
+def test_a_parameter_may_be_an_operand_of_any_arrow_on_arrays() -> None:
+    w = nnx.Param(jnp.arange(12.0).reshape(4, 3))
+    product = tp.einsum("b c, c o -> b o")
+    program = tp.program("b c, c o -> b o")(lambda x, w: product(x, w))
+    for arrow in (product, program, lambda x, w: product.bind(w)(x), lambda x, w: program.bind(w)(x)):
+        np.testing.assert_array_equal(arrow(jnp.ones((2, 4)), w), jnp.ones((2, 4)) @ w[...])
+    for arrow in (tp.Map(jnp.sin), tp.Map(jnp.sin) >> tp.Map(jnp.cos), tp.iterate(tp.Map(jnp.sin), 2)):
+        np.testing.assert_array_equal(arrow(w), arrow(w[...]))
+    np.testing.assert_array_equal(tp.rearrange("a b -> b a")(w), w[...].T)
+
+
+class Read(tp.nnx.Module):
+    """Parameters where functions of values take them."""
+
+    def __init__(self) -> None:
+        self.w = nnx.Param(jnp.arange(12.0).reshape(4, 3), dims=("k", "c"))
+
+    def forward(self, q: Any) -> Any:
+        return tp.attention(q, self.w, tp.named("w", self.w), over="k")
+
+
+def test_functions_of_values_take_parameters_without_brackets() -> None:
+    module = Read()
+    graph, x = tp.trace(module, tp.TensorType({"q": 2, "c": 3})), jnp.ones((2, 3))
+    wanted = jax.nn.softmax(x @ module.w[...].T / math.sqrt(3)) @ module.w[...]
+    np.testing.assert_allclose(graph(module, x), wanted, rtol=1e-5)
+
+
 def test_equal_numbers_of_other_kinds_are_other_programs() -> None:
     def key(number: Any) -> str:
         return tp.trace(lambda x: x * number, X).key
