@@ -28,7 +28,7 @@ from tapestry_jax.planning.entries.read import Entries
 from tapestry_jax.planning.entries.remat import Remat
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 from tapestry_jax.planning.planned import planned
-from tapestry_jax.planning.proof.prove import prove
+from tapestry_jax.planning.proof.prove import prove, prove_boundary
 from tapestry_jax.planning.rewrites.carriers import Accumulate
 from tapestry_jax.planning.rewrites.platforms import Platforms
 from tapestry_jax.planning.scheduling.schedule import Schedule
@@ -417,7 +417,8 @@ class Plan(Immutable):
         For every device, turn and stage: every index of every operation is computed exactly once; every operation reads
         the value that the program names, and the cells of it that its piece needs; states are merged once, of the same
         piece of all else, in an order that their monoid allows; scans go on from what lies before; every change of
-        layout leads from the one layout to the other. The cost does not depend on the number of devices, or on sizes.
+        layout leads from the one layout to the other; arguments and results lie as was asked. The cost does not depend
+        on the number of devices, or on sizes.
 
         Kernels are taken at their word here: what they do with a part is looked at when the program is traced, and when
         the plan is lowered (`KernelError`).
@@ -426,6 +427,8 @@ class Plan(Immutable):
           PlanError: with the operation and the boxes, where one of these does not hold.
         """
         prove(self.schedule)
+        asked, shape = asked_of(self), self.schedule.mesh
+        prove_boundary(self.schedule, asked.input_layouts(self.graph, shape), asked.output_layouts(self.graph, shape))
 
     def shards(self) -> ShardedGraph:
         """The sharded expression graph: this plan written out block by block.

@@ -116,6 +116,14 @@ def _(kind: Extremum, axis: int, reverse: bool, primals: Any, tangents: Any) -> 
 def _first_step(axis: int, reverse: bool, steps: Any, value: Any) -> Any:
     """For every running extremum the first of its steps that attains it."""
     size = steps.shape[axis]
+    if size > np.iinfo(np.int32).max:
+        raise GraphError(
+            message(
+                f"a running extremum over {size} steps has no gradient",
+                "the step that has it is found by its place, an int32",
+                remedy="Scan at most 2**31 - 1 steps.",
+            )
+        )
     place = lax.broadcasted_iota(jnp.int32, steps.shape, axis)
     # 0 of what varies over a mesh, so that the places do.
     place = place + jnp.zeros_like(steps, jnp.int32)

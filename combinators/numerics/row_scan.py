@@ -17,9 +17,11 @@ from functools import cached_property
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from combinators.equations.scanned import scan
+from combinators.errors import GraphError, message
 from combinators.frozen import dataclass
 from combinators.merging.blocks import (
     Axes,
@@ -238,6 +240,9 @@ class RowScan:
         """What each row comes to by itself; without the last one where nobody reads the total of all."""
         (first, rest), length = self._steps, self.rows.length
         rows = first[0].shape[0]
+        if rows > np.iinfo(np.int32).max:
+            told = f"a scan walks {rows} rows of {length} steps"
+            raise GraphError(message(told, "they are counted in int32", remedy="Scan fewer steps at once."))
         over = rows * length - self.state[0].shape[self.carrier[0].index(self.over)]
         if self.read is False:
             first, rest, over = [leaf[:-1] for leaf in first], [leaf[:, :-1] for leaf in rest], 0

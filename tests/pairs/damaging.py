@@ -21,7 +21,7 @@ def damaged(schedule: Schedule, rng: Random) -> Schedule:
     cuts = sorted(_cuts(schedule), key=str)
     if cuts and rng.random() < 0.35:
         old = rng.choice(cuts)
-        return _replaced(schedule, old, _another_cut(old, cuts, rng))
+        return replaced(schedule, old, _another_cut(old, cuts, rng))
     route, value = rng.choice(list(_fields(schedule, ())))
     return _put(schedule, route, _another(value, cuts, schedule, rng))
 
@@ -62,13 +62,14 @@ def _cuts(value: Any) -> set[Cut]:
     return found.union(*map(_cuts, value)) if isinstance(value, tuple) else found
 
 
-def _replaced(value: Any, old: Cut, new: Cut) -> Any:
+def replaced(value: Any, old: Cut, new: Cut) -> Any:
+    """A schedule, or a part of one, with another cut wherever one stands."""
     if value == old and isinstance(value, Cut):
         return new
     if _is_part(value):
-        parts = {name: _replaced(getattr(value, name), old, new) for name in _names(value)}
+        parts = {name: replaced(getattr(value, name), old, new) for name in _names(value)}
         return dataclasses.replace(value, **parts)
-    return tuple(_replaced(each, old, new) for each in value) if isinstance(value, tuple) else value
+    return tuple(replaced(each, old, new) for each in value) if isinstance(value, tuple) else value
 
 
 def _another(value: Any, cuts: list[Cut], schedule: Schedule, rng: Random) -> Any:

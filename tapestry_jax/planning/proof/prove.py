@@ -6,8 +6,11 @@ and the cuts of its operations, and compared. So a schedule is right whoever mad
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from combinators.graphs.nodes import Input
 from tapestry_jax.planning.geometry.changes import Share
+from tapestry_jax.planning.geometry.layout import Layout
 from tapestry_jax.planning.geometry.time_axis import in_time
 from tapestry_jax.planning.proof.holdings import OfLastStage, Value
 from tapestry_jax.planning.proof.ledger import Ledger
@@ -35,6 +38,29 @@ def prove(schedule: Schedule) -> None:
         _prove_program(Ledger(schedule, Site(schedule.mesh)))
     except _MISFITS as error:
         refuse("program", "is scheduled in parts that do not fit", f"{type(error).__name__}: {error}")
+
+
+def prove_boundary(schedule: Schedule, inputs: Mapping[int, Layout], outputs: Mapping[int, Layout]) -> None:
+    """Prove that arguments and results lie as they were asked for, and have their true shapes where nobody asked.
+
+    Args:
+      schedule: of a whole program.
+      inputs: the layouts asked for, by position.
+      outputs: those of results.
+
+    Raises:
+      PlanError: naming the first that does not.
+    """
+    given = [(node.name, node.results[0].shape) for node in schedule.graph.inputs]
+    made = [(name, schedule.graph.type_of(ref).shape) for name, ref in schedule.graph.outputs]
+    for kinds, slots, asked in ((given, schedule.inputs, inputs), (made, schedule.outputs, outputs)):
+        for at, ((name, shape), slot) in enumerate(zip(kinds, slots, strict=True)):
+            layout = schedule.slots[slot].layout
+            wanted, stored = asked.get(at), layout.padded_shape(shape, schedule.mesh)
+            if wanted is not None and layout != wanted:
+                refuse(name, "does not lie as it was asked for", f"expected {wanted}, got {layout}")
+            if wanted is None and stored != shape:
+                refuse(name, "is padded, which nobody asked for", f"shape {shape}, stored as {stored}")
 
 
 # A slot, a node or an axis that is not there, lists of different lengths, a block or a step of nothing.

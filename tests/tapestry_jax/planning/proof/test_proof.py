@@ -23,6 +23,7 @@ from tapestry_jax.planning.proof import changed
 from tapestry_jax.planning.proof.prove import prove
 from tapestry_jax.planning.proof.site import Site
 from tapestry_jax.planning.scheduling.schedule import Convert, Finish, Region, Repeat, Run, Schedule
+from tests.pairs.damaging import replaced
 from tests.tapestry_jax.damage import cut_of, damaged, recut, renamed, with_layout
 
 MESH = AbstractMesh((2, 4), ("data", "model"))
@@ -448,6 +449,23 @@ def test_a_damaged_schedule_is_refused(damage: Any) -> None:
     with pytest.raises(tp.PlanError) as caught:
         prove(schedule)
     assert str(caught.value).splitlines() == [*DAMAGES[damage], "  Plan again: this schedule was damaged."]
+
+
+def test_what_nobody_asked_to_be_padded_has_its_true_shape() -> None:
+    graph = tp.trace(tp.Map(jnp.sin), tp.TensorType({"x": 8}))
+    plan = tp.plan(graph, tp.mesh(data=8), {"x": "data"})
+    wider = replace(plan, schedule=replaced(plan.schedule, Cut(("data",), 1), Cut(("data",), 2)))
+    prove(wider.schedule)  # every true cell is right
+    with pytest.raises(tp.PlanError, match="`x` is padded, which nobody asked for\n  shape .8,., stored as .16,."):
+        wider.verify()
+    stored = {"x": {"x": tp.padded("data")}}
+    uneven = tp.trace(tp.Map(jnp.sin), tp.TensorType({"x": 9}))
+    asked = tp.plan(uneven, tp.mesh(data=8), {"x": "data"}, inputs=stored)
+    asked.verify()
+    with pytest.raises(tp.PlanError, match="`x` is padded, which nobody asked for"):
+        replace(asked, inputs=()).verify()
+    with pytest.raises(tp.PlanError, match="`x` does not lie as it was asked for"):
+        replace(tp.plan(uneven, tp.mesh(data=8), {"x": "data"}), inputs=asked.inputs).verify()
 
 
 # Wrong results that plans once had, planted back: the rule that refuses or mends them is switched off.
