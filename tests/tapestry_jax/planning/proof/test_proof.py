@@ -456,7 +456,7 @@ def test_what_nobody_asked_to_be_padded_has_its_true_shape() -> None:
     plan = tp.plan(graph, tp.mesh(data=8), {"x": "data"})
     wider = replace(plan, schedule=replaced(plan.schedule, Cut(("data",), 1), Cut(("data",), 2)))
     prove(wider.schedule)  # every true cell is right
-    with pytest.raises(tp.PlanError, match="`x` is padded, which nobody asked for\n  shape .8,., stored as .16,."):
+    with pytest.raises(tp.PlanError, match=r"`x` is padded, which nobody asked for\n  shape .8,., stored as .16,."):
         wider.verify()
     stored = {"x": {"x": tp.padded("data")}}
     uneven = tp.trace(tp.Map(jnp.sin), tp.TensorType({"x": 9}))
