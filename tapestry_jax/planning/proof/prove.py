@@ -6,12 +6,13 @@ and the cuts of its operations, and compared. So a schedule is right whoever mad
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 from combinators.graphs.nodes import Input
 from tapestry_jax.planning.geometry.changes import Share
 from tapestry_jax.planning.geometry.layout import Layout
-from tapestry_jax.planning.geometry.time_axis import in_time
+from tapestry_jax.planning.geometry.time_axis import in_space, in_time
 from tapestry_jax.planning.proof.holdings import OfLastStage, Value
 from tapestry_jax.planning.proof.ledger import Ledger
 from tapestry_jax.planning.proof.loops import prove_region
@@ -57,6 +58,9 @@ def prove_boundary(schedule: Schedule, inputs: Mapping[int, Layout], outputs: Ma
         for at, ((name, shape), slot) in enumerate(zip(kinds, slots, strict=True)):
             layout = schedule.slots[slot].layout
             wanted, stored = asked.get(at), layout.padded_shape(shape, schedule.mesh)
+            axes = Counter(axis for cut in layout.cuts if cut is not None for axis in in_space(cut.axes))
+            if twice := [axis for axis, count in axes.items() if count > 1]:
+                refuse(name, f"lies on the mesh axis `{twice[0]}` more than once", f"got {layout}")
             if wanted is not None and layout != wanted:
                 refuse(name, "does not lie as it was asked for", f"expected {wanted}, got {layout}")
             if wanted is None and stored != shape:

@@ -20,7 +20,7 @@ from tapestry_jax.planning.geometry.halo import Hop, NeighbourExchange
 from tapestry_jax.planning.geometry.layout import Cut, Window
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 from tapestry_jax.planning.proof import changed
-from tapestry_jax.planning.proof.prove import prove
+from tapestry_jax.planning.proof.prove import prove, prove_boundary
 from tapestry_jax.planning.proof.site import Site
 from tapestry_jax.planning.scheduling.schedule import Convert, Finish, Region, Repeat, Run, Schedule
 from tests.pairs.damaging import replaced
@@ -466,6 +466,15 @@ def test_what_nobody_asked_to_be_padded_has_its_true_shape() -> None:
         replace(asked, inputs=()).verify()
     with pytest.raises(tp.PlanError, match="`x` does not lie as it was asked for"):
         replace(tp.plan(uneven, tp.mesh(data=8), {"x": "data"}), inputs=asked.inputs).verify()
+
+
+def test_no_result_lies_on_a_mesh_axis_twice() -> None:
+    plan = tp.plan(tp.trace(tp.Map(jnp.sin), tp.TensorType({"x": 8, "y": 8})), tp.mesh(data=8), {"x": "data"})
+    schedule = with_layout(plan.schedule, plan.schedule.outputs[0], 1, Cut(("data",), 1))
+    with pytest.raises(tp.PlanError):
+        replace(plan, schedule=schedule).verify()
+    with pytest.raises(tp.PlanError, match="`y` lies on the mesh axis `data` more than once"):
+        prove_boundary(schedule, {}, {})
 
 
 # Wrong results that plans once had, planted back: the rule that refuses or mends them is switched off.
