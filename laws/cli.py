@@ -6,6 +6,7 @@ import argparse
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -20,6 +21,7 @@ from laws.reports.page import listing, page
 from laws.reports.survey import How, Row, collection, made, survey, survey_in_processes, total
 from tapestry_jax import command
 from tapestry_jax.commands.piece import imported_piece, made_piece
+from tapestry_jax.launching.insisting import insisting
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -44,7 +46,8 @@ def run(chosen: argparse.Namespace, *, is_process: bool) -> int:
     if is_process:
         compile_quickly()
     try:
-        return _laws(chosen)
+        with insisting() if is_process else nullcontext():
+            return _laws(chosen)
     except SystemExit as error:
         raise LawError(
             message(
