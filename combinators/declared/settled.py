@@ -17,11 +17,6 @@ from combinators.kernels.jaxprs import programs_inside
 
 # By what a monoid merges single numbers, and how a program reduces by the same.
 _REDUCTIONS = {"sum": "reduce_sum", "max": "reduce_max", "min": "reduce_min", "or": "reduce_or", "and": "reduce_and"}
-# What depends on places, of a program whose windows or composed axes are not followed.
-_PLACED = (
-    *("iota", "rev", "sort", "cum", "fft", "scan", "while", "random", "threefry", "gather", "transpose"),
-    *("concatenate", "dynamic_update_slice", "pad", "scatter", "stack"),
-)
 
 
 def is_settled(
@@ -39,10 +34,8 @@ def is_settled(
     names = list(_names(program.jaxpr))
     folds = [dim for dim in cut if dim in claim.signature.fold_dims]
     followed_dims = carried(claim, results) | {dim for dim in folds if _stands_alone(claim, dim)}
-    others = set(cut) - followed_dims
-    if not all(_only_shifts(claim, dim) for dim in others):
-        return False
-    if others and any(name.startswith(_PLACED) for name in names):
+    # Of windows and composed axes a program has to take the cells that it should, which is not followed.
+    if set(cut) - followed_dims:
         return False
     mapped = frozenset(cut) & followed_dims - set(folds)
     if mapped:
@@ -67,19 +60,6 @@ def _stands_alone(claim: Claim, dim: str) -> bool:
     """Whether a dimension is an axis of its own wherever it stands."""
     operands = claim.signature.operands
     return all(axis.name == dim for operand in operands for axis in operand.axes if dim in axis.names)
-
-
-def _only_shifts(claim: Claim, dim: str) -> bool:
-    """Whether the next cell of a dimension reads one cell further on, wherever it stands.
-
-    Of `(10-t)` and `(2*t)` a program has to take the cells backwards, or every other one; of `(h d)` it has to know
-    `d`. Nothing in a program that does not tells that it should.
-    """
-    tensors = (*claim.signature.operands, *claim.signature.results)
-    axes = [axis for tensor in tensors for axis in tensor.axes if dim in axis.names]
-    return all(
-        axis.kind == "affine" and all(term.coefficient == 1 for term in axis.terms if term.name == dim) for axis in axes
-    )
 
 
 def _names(jaxpr: Any) -> Iterator[str]:

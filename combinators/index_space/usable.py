@@ -26,7 +26,7 @@ def check_usable(names: Sequence[str], leaves: Sequence[Any], where: str) -> Non
     """
     for problem, remedy, is_wrong in (
         ("has a type and no numbers", "Pass an array; types are for tp.trace and lower.", _is_type),
-        ("was deleted: it was donated to another function", "Keep the result of that function instead.", _is_deleted),
+        ("was deleted: it was donated to another function", "Keep the result of that function instead.", is_deleted),
         ("is larger than 64 bits", "Pass an array of a dtype that holds it.", _is_out_of_range),
         (
             "has its bytes in an order that JAX does not take",
@@ -69,7 +69,8 @@ def _is_type(leaf: Any) -> bool:
     return isinstance(leaf, jax.ShapeDtypeStruct | TensorType)
 
 
-def _is_deleted(leaf: Any) -> bool:
+def is_deleted(leaf: Any) -> bool:
+    """Whether something is an array whose memory was given away; of what is traced nothing is known."""
     return isinstance(leaf, jax.Array) and not is_traced(leaf) and leaf.is_deleted()
 
 

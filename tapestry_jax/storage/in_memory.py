@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from combinators.errors import FormatError, first_line, message
+from combinators.index_space.usable import is_deleted
 from tapestry_jax.storage.boxes import check_cells, check_names, check_no_mask, one_piece, slices
 from tapestry_jax.storage.dtypes import ALL, as_bytes, read_dtype
 from tapestry_jax.storage.protocols import Array, Box, Names, Shown
@@ -71,7 +72,7 @@ def stored(array: Any, *, names: Any = None) -> InMemory:
     check_no_mask(array, "an array in memory")
     if isinstance(array, jax.ShapeDtypeStruct):
         raise FormatError(message("this is the type of an array, and has no numbers", remedy="Pass the array."))
-    if isinstance(array, jax.Array) and array.is_deleted():
+    if is_deleted(array):
         headline, told = "an array was deleted: it was donated to another function", f"{array.dtype.name}{array.shape}"
         raise FormatError(message(headline, told, remedy="Keep the result of that function instead."))
     try:
