@@ -11,6 +11,8 @@ from combinators.frozen import dataclass
 POSITION = "#position"
 # Along another dimension, or several: nothing is asked of it, and it lines up with none that is followed.
 OTHER = "#other"
+# Among pieced dimensions: how many cells something has that the program made, which may be as many as its block has.
+COUNT = "#count"
 _ONE = "one cell for all"
 
 
@@ -98,6 +100,10 @@ class Flow:
     def losing(self, tags: Iterable[Tag]) -> Flow:
         """The same, where what lies along these axes enters in a way that is not known."""
         return replace(self, lost=self.lost | dims_of(tags))
+
+    def counting(self) -> Flow:
+        """The same, where how many cells something has may have entered that the program made, as `jnp.ones` does."""
+        return replace(self, pieced=self.pieced | {COUNT})
 
     def piecing(self, tags: Iterable[Tag]) -> Flow:
         """The same, where what lies along these axes is put together of pieces."""

@@ -20,6 +20,8 @@ from combinators.kernels.elementwise import CALLS, CELLWISE
 from combinators.kernels.jaxprs import is_literal, programs_inside
 
 # The most cells of a constant that are looked at.
+# What leaves how many cells there are where it is.
+_KEEPING = frozenset(("broadcast_in_dim", "iota", "squeeze", "transpose"))
 _LARGEST = 1 << 16
 
 
@@ -63,6 +65,20 @@ def step(equation: Any, flows: list[Flow], dims: frozenset[str], numbers: Mappin
       dims: the dimensions that are followed.
       numbers: those that the program says, by their variables.
     """
+    found = _step(equation, flows, dims, numbers)
+    name = equation.primitive.name
+    if name in CELLWISE or name in CALLS or name in _KEEPING:
+        return found
+    # What is summed, sliced or merged along an axis that the program made tells how long that is.
+    made = any(
+        tag in (None, POSITION) and size > 1
+        for atom, flow in zip(equation.invars, flows, strict=True)
+        for tag, size in zip(flow.axes, getattr(atom.aval, "shape", ()), strict=False)
+    )
+    return [flow.counting() for flow in found] if made else found
+
+
+def _step(equation: Any, flows: list[Flow], dims: frozenset[str], numbers: Mapping[Any, Any]) -> list[Flow]:
     name: str = equation.primitive.name
     shapes = [tuple(getattr(out.aval, "shape", ())) for out in equation.outvars]
     inner = list(programs_inside(equation))

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from combinators.declared.flow import POSITION, Flow, dims_of
+from combinators.declared.flow import COUNT, POSITION, Flow, dims_of
 from combinators.declared.followed import of_constant, step
 from combinators.declared.rules import REDUCTIONS
 from combinators.frozen import dataclass
@@ -93,7 +93,7 @@ class _Asked:
         if self.dim in flow.lost:
             return False
         along = [tag for tag in flow.axes if self.dim in dims_of([tag])]
-        return not self.whole or (along in ([], [self.dim]) and self.dim not in flow.pieced)
+        return not self.whole or (along in ([], [self.dim]) and flow.pieced.isdisjoint((self.dim, COUNT)))
 
 
 def _run(program: Any, operands: Sequence[Part], asked: _Asked) -> list[Part]:

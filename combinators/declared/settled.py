@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from combinators.declared.check import Claim, carried, operands_of
-from combinators.declared.flow import Flow
+from combinators.declared.flow import COUNT, Flow
 from combinators.declared.followed import followed
 from combinators.declared.parts import SUM, ZERO, parts
 from combinators.kernels.jaxprs import programs_inside
@@ -41,7 +41,7 @@ def is_settled(
     if mapped:
         flows = followed(program, list(operands_of(claim, mapped)), mapped)
         # What was taken apart and put together again is in its order, and may have been treated piece by piece.
-        if any(dim in flow.lost | flow.pieced for flow in flows for dim in mapped):
+        if any(not mapped.isdisjoint(flow.lost | flow.pieced) or COUNT in flow.pieced for flow in flows):
             return False
     return all(dim in followed_dims and _adds_up(claim, program, names, dim, native) for dim in folds)
 

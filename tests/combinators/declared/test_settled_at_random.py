@@ -61,6 +61,11 @@ ONE: list[tuple[Kernel, int]] = [
     (lambda v: jnp.tile(v, 2)[: len(v)], 0),
     (lambda v: jnp.repeat(v, 2)[::2], 0),
     (lambda v: v * jnp.arange(len(v)).astype(v.dtype), 0),
+    (lambda v: v * jnp.ones(len(v), v.dtype).sum(), 0),
+    (lambda v: v + jnp.cumsum(jnp.ones_like(v)), 0),
+    (lambda v: v + jnp.arange(len(v))[-1].astype(v.dtype), 0),
+    (lambda v: v * jnp.ones((len(v), 2), v.dtype).reshape(-1).sum(), 0),
+    (lambda v: (v[:, None] @ jnp.ones((1, len(v)), v.dtype)).sum(1), 0),
     (lambda v: jax.jit(lambda u: jnp.concatenate([-u[:1], u[1:]]))(v), 0),
     (lambda v: lax.cond(v[0] > 0, lambda u: u, lambda u: -u, v), 0),
 ]
@@ -84,6 +89,10 @@ LAST: list[Kernel] = [
     lambda v: jnp.maximum(2 * v[:1].max(), v.max()),
     lambda v: v.sum() * v.sum(),
     lambda v: v[::2].sum() + v[1::2].sum(),
+    lambda v: v.sum() * jnp.ones_like(v).sum(),
+    lambda v: jnp.broadcast_to(v.sum(), v.shape).sum(),
+    lambda v: jnp.dot(v, jnp.ones_like(v)),
+    lambda v: (v[:, None] * jnp.ones_like(v)).sum(),
     lambda v: v[::2].sum() - v[1::2].sum(),
 ]
 
