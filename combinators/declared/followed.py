@@ -20,9 +20,9 @@ from combinators.kernels.elementwise import CALLS, CELLWISE
 from combinators.kernels.jaxprs import is_literal, programs_inside
 
 # The most cells of a constant that are looked at.
+_LARGEST = 1 << 16
 # What leaves how many cells there are where it is.
 _KEEPING = frozenset(("broadcast_in_dim", "iota", "squeeze", "transpose"))
-_LARGEST = 1 << 16
 
 
 def followed(closed: Any, operands: Sequence[Sequence[Tag]], dims: frozenset[str]) -> list[Flow]:

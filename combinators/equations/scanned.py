@@ -18,7 +18,16 @@ from jax import lax
 from jax.interpreters import ad  # noqa: TID251 - the public place of the rules of primitives
 
 from combinators.equations.silent import is_silent
-from combinators.kernels.jaxprs import WRAPPERS, as_function, is_literal, part_of, primitive_of, programs_inside
+from combinators.kernels.jaxprs import (
+    WRAPPERS,
+    as_function,
+    calling,
+    is_literal,
+    of_some,
+    part_of,
+    programs_inside,
+    pulled_back,
+)
 
 RULED = "custom_jvp_call"
 """How JAX calls a function with such a derivative; our primitive has the same name, for whoever reads programs."""
@@ -91,9 +100,7 @@ def _calls(equation: Any) -> bool:
     name = equation.primitive.name
     if name == RULED:
         return equation.primitive is not _call() and not equation.effects
-    if is_silent(equation):
-        return False
-    inside = name in WRAPPERS or name in _AGAIN or name == "cond"
+    inside = (name in WRAPPERS and not is_silent(equation)) or name in _AGAIN or name == "cond"
     return inside and any(_calls(each) for program in programs_inside(equation) for each in _equations(program))
 
 
@@ -140,12 +147,7 @@ def _differentiated(primals: Sequence[Any], tangents: Sequence[Any], *, call_jax
     moving = [at for at, tangent in enumerate(tangents) if not isinstance(tangent, ad.Zero)]
 
     def pushed(given: Sequence[Any], moved: Sequence[Any]) -> Any:
-        def of_moving(*some: Any) -> list[Any]:
-            every = list(given)
-            for at, value in zip(moving, some, strict=True):
-                every[at] = value
-            return as_function(call_jaxpr)(*every)
-
+        of_moving = of_some(as_function(call_jaxpr), given, moving)
         return jax.jvp(of_moving, [given[at] for at in moving], list(moved))
 
     return keeping_rules(pushed)(list(primals), [tangents[at] for at in moving])
@@ -153,19 +155,9 @@ def _differentiated(primals: Sequence[Any], tangents: Sequence[Any], *, call_jax
 
 def _transposed(cotangents: Sequence[Any], *operands: Any, call_jaxpr: Any) -> list[Any]:
     """Where a rule calls one with tangents, of which it is a linear function: what it calls is, too."""
-    linear = [at for at, operand in enumerate(operands) if ad.is_undefined_primal(operand)]
-
-    def of_linear(*some: Any) -> list[Any]:
-        every = list(operands)
-        for at, value in zip(linear, some, strict=True):
-            every[at] = value
-        return as_function(call_jaxpr)(*every)
-
-    kinds = [call_jaxpr.jaxpr.invars[at].aval for at in linear]
-    kinds = [jax.ShapeDtypeStruct(k.shape, k.dtype, manual_axis_type=k.manual_axis_type) for k in kinds]
-    found = jax.linear_transpose(of_linear, *kinds)([ad.instantiate_zeros(each) for each in cotangents])
-    given = dict(zip(linear, found, strict=True))
-    return [given.get(at) for at in range(len(operands))]
+    arriving = [ad.instantiate_zeros(each) for each in cotangents]
+    found = pulled_back(call_jaxpr, operands, range(len(arriving)), arriving)
+    return [found.get(at) for at in range(len(operands))]
 
 
 def _batched(arguments: Sequence[Any], places: Sequence[Any], *, call_jaxpr: Any) -> tuple[list[Any], list[int]]:
@@ -177,12 +169,4 @@ def _batched(arguments: Sequence[Any], places: Sequence[Any], *, call_jaxpr: Any
 @cache
 def _call() -> Any:
     """The primitive with its rules, made when it is first needed."""
-
-    def run(*args: Any, call_jaxpr: Any) -> list[Any]:
-        return as_function(call_jaxpr)(*args)
-
-    def types(*_: Any, call_jaxpr: Any) -> list[Any]:
-        return [variable.aval for variable in call_jaxpr.jaxpr.outvars]
-
-    rules = {"types": types, "moved": _differentiated, "batched": _batched, "back": _transposed}
-    return primitive_of(RULED, run, **rules, several=True)
+    return calling(RULED, moved=_differentiated, batched=_batched, back=_transposed)

@@ -11,7 +11,7 @@ in a rule, but two primitives: a derivative that is linear in its tangents, and 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache, partial, reduce
+from functools import cache, partial
 from typing import Any
 
 import jax
@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.interpreters import ad  # noqa: TID251 - the public place of the rules of primitives
 
-from combinators.kernels.jaxprs import as_function, primitive_of
+from combinators.kernels.jaxprs import as_function, calling, of_some, pulled_back
 
 _NAME = "closed_call"  # a program that is called, for whoever reads programs
 
@@ -91,14 +91,7 @@ def _pushed(
 
     def of_tangents(*given: Any) -> list[Any]:
         fixed, moved = given[: len(primals)], given[len(primals) :]
-
-        def of_moving(*some: Any) -> list[Any]:
-            every = list(fixed)
-            for at, value in zip(moving, some, strict=True):
-                every[at] = value
-            return function(*every)
-
-        return jax.jvp(of_moving, [fixed[at] for at in moving], list(moved))[1]
+        return jax.jvp(of_some(function, fixed, moving), [fixed[at] for at in moving], list(moved))[1]
 
     program = jax.make_jaxpr(of_tangents)(*primals, *tangents)
     return _moves().bind(*primals, *tangents, call_jaxpr=program, outer=outer)
@@ -127,36 +120,17 @@ def _move_moved(
 
 
 def _move_back(cotangents: Sequence[Any], *operands: Any, call_jaxpr: Any, outer: int) -> list[Any]:
-    unknown = [at for at, operand in enumerate(operands) if ad.is_undefined_primal(operand)]
     # What is no zero by its value but by its kind is left out: with zeros in its place an infinity would make NaN.
     coming = [at for at, cotangent in enumerate(cotangents) if not isinstance(cotangent, ad.Zero)]
-    kinds = [call_jaxpr.jaxpr.invars[at].aval for at in unknown]
-    if not coming:
-        return _at(unknown, [ad.Zero(kind) for kind in kinds], len(operands))
-
-    kinds = [
-        jax.ShapeDtypeStruct(k.shape, k.dtype, sharding=k.sharding, manual_axis_type=k.manual_axis_type) for k in kinds
-    ]
-
-    def of_unknown(result: int, *some: Any) -> Any:
-        every = list(operands)
-        for at, value in zip(unknown, some, strict=True):
-            every[at] = value
-        return as_function(call_jaxpr)(*every)[result]
-
-    def from_one(result: int) -> list[Any]:
-        arriving = cotangents[result]
-        found = jax.linear_transpose(partial(of_unknown, result), *kinds)(arriving)
-        return _hidden(found, [arriving], outer)
-
-    # Each by itself: what nobody reads may lie in one array beside another that is read.
-    found = [reduce(jnp.add, parts) for parts in zip(*map(from_one, coming), strict=True)]
-    return _at(unknown, found, len(operands))
-
-
-def _at(places: Sequence[int], values: Sequence[Any], size: int) -> list[Any]:
-    known = dict(zip(places, values, strict=True))
-    return [known.get(at) for at in range(size)]
+    unknown = [at for at, operand in enumerate(operands) if ad.is_undefined_primal(operand)]
+    found: dict[int, Any] = {at: ad.Zero(call_jaxpr.jaxpr.invars[at].aval) for at in unknown}
+    # Each result by itself: what nobody reads may lie in one array beside another that is read.
+    for result in coming:
+        back = pulled_back(call_jaxpr, operands, [result], [cotangents[result]])
+        hidden = _hidden(list(back.values()), [cotangents[result]], outer)
+        for at, value in zip(back, hidden, strict=True):
+            found[at] = value if isinstance(found[at], ad.Zero) else found[at] + value
+    return [found.get(at) for at in range(len(operands))]
 
 
 def _move_batched(
@@ -210,23 +184,13 @@ def _in_front(operands: Sequence[Any], places: Sequence[Any]) -> list[Any]:
     ]
 
 
-def _run(*operands: Any, call_jaxpr: Any, **_: Any) -> list[Any]:
-    return as_function(call_jaxpr)(*operands)
-
-
-def _types(*_: Any, call_jaxpr: Any, **__: Any) -> list[Any]:
-    return [variable.aval for variable in call_jaxpr.jaxpr.outvars]
-
-
 @cache
 def _moves() -> Any:
     """Tangents of results: linear in its last operands."""
-    rules = {"types": _types, "moved": _move_moved, "batched": _move_batched, "back": _move_back}
-    return primitive_of(_NAME, _run, **rules, several=True)
+    return calling(_NAME, moved=_move_moved, batched=_move_batched, back=_move_back)
 
 
 @cache
 def _hides() -> Any:
     """Its first operands, and zeros in the cells in which all of the others are zero."""
-    rules = {"types": _types, "moved": _hide_moved, "batched": _hide_batched, "back": _hide_back}
-    return primitive_of(_NAME, _run, **rules, several=True)
+    return calling(_NAME, moved=_hide_moved, batched=_hide_batched, back=_hide_back)

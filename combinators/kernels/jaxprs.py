@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any, cast
 
+import jax
 from jax.interpreters import ad, batching, mlir  # noqa: TID251 - the public place of the rules of primitives
 
 Rule = Callable[..., Any]
@@ -92,6 +93,52 @@ def primitive_of(
     if back is not None:
         ad.primitive_transposes[primitive] = back
     return primitive
+
+
+def calling(name: str, *, moved: Rule, batched: Rule, back: Rule) -> Any:
+    """A primitive that calls its parameter `call_jaxpr`, a closed jaxpr, with rules of its own; see `primitive_of`."""
+
+    def run(*operands: Any, call_jaxpr: Any, **_: Any) -> list[Any]:
+        return as_function(call_jaxpr)(*operands)
+
+    def types(*_: Any, call_jaxpr: Any, **__: Any) -> list[Any]:
+        return [variable.aval for variable in call_jaxpr.jaxpr.outvars]
+
+    return primitive_of(name, run, types=types, moved=moved, batched=batched, back=back, several=True)
+
+
+def of_some(function: Rule, given: Sequence[Any], places: Sequence[int]) -> Rule:
+    """A function as one of its arguments at some places; the others are `given`."""
+
+    def run(*some: Any) -> Any:
+        every = list(given)
+        for at, value in zip(places, some, strict=True):
+            every[at] = value
+        return function(*every)
+
+    return run
+
+
+def pulled_back(
+    program: Any, operands: Sequence[Any], results: Sequence[int], cotangents: Sequence[Any]
+) -> dict[int, Any]:
+    """What comes back to the undefined operands of a program that is linear in them, by their place.
+
+    Args:
+      program: a closed jaxpr.
+      operands: values, or what JAX's rules of transposes have for those that are not known.
+      results: those that something comes to.
+      cotangents: of these.
+    """
+    places = [at for at, operand in enumerate(operands) if ad.is_undefined_primal(operand)]
+    kinds = [program.jaxpr.invars[at].aval for at in places]
+    # Inside of `shard_map` a type says over which axes it varies, and in which mesh these are.
+    structs = [
+        jax.ShapeDtypeStruct(k.shape, k.dtype, sharding=k.sharding, manual_axis_type=k.manual_axis_type) for k in kinds
+    ]
+    run = of_some(as_function(program), operands, places)
+    found = jax.linear_transpose(lambda *some: list(map(run(*some).__getitem__, results)), *structs)(list(cotangents))
+    return dict(zip(places, found, strict=True))
 
 
 @cache

@@ -142,6 +142,7 @@ PROGRAMS: dict[str, tuple[Any, Callable[..., Any], list[Any]]] = {
 CASES = [
     *((program, "odd", plan) for program, (_, _, plans) in PROGRAMS.items() for plan in plans),
     *(("mapped", kernel, CHUNKS) for kernel in KERNELS if kernel != "odd"),
+    ("mapped", "linear", MESH),
 ]
 
 
