@@ -6,10 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 import numpy as np
 
 from combinators.arguments import is_whole
 from combinators.errors import FormatError, message, spelt
+from combinators.index_space.usable import is_deleted
 from tapestry_jax.storage.protocols import Box, Names, Sink, Stored
 
 MOST_AXES = 32
@@ -77,16 +79,22 @@ def check_cells(box: Any, array: Any, one: Stored | Sink, *, is_target: bool) ->
     return found
 
 
-def check_no_mask(array: Any, where: str) -> None:
-    """Refuse an array of NumPy with a mask: what reads the cells would drop it.
+def check_given(array: Any, where: str) -> None:
+    """Refuse what has no cells to be stored, or a mask that whatever reads the cells would drop.
 
     Raises:
-      FormatError: for one.
+      FormatError: for a type, a deleted array, and an array of NumPy with a mask.
     """
+    found = None
     if isinstance(array, np.ma.MaskedArray):
         remedy = "Pass array.filled(value), or the mask as an input of its own."
-        headline = "an array with a mask cannot be stored: the mask would be dropped"
-        raise FormatError(message(headline, where, remedy=remedy))
+        found = "an array with a mask cannot be stored: the mask would be dropped", remedy
+    elif isinstance(array, jax.ShapeDtypeStruct):
+        found = "this is the type of an array, and has no numbers", "Pass the array."
+    elif is_deleted(array):
+        found = "an array was deleted: it was donated to another function", "Keep the result of that function instead."
+    if found is not None:
+        raise FormatError(message(found[0], where, remedy=found[1]))
 
 
 def check_array(array: Any, box: Box, dtype: np.dtype[Any], where: str, *, is_target: bool) -> None:
@@ -95,7 +103,7 @@ def check_array(array: Any, box: Box, dtype: np.dtype[Any], where: str, *, is_ta
     Raises:
       FormatError: for another shape or dtype; of a target, also where it is not contiguous or not writeable.
     """
-    check_no_mask(array, f"`{where}`")
+    check_given(array, f"`{where}`")
     expected = f"{dtype.name} {shape_of(box)}"
     kind = "C-contiguous, writeable" if is_target else "NumPy"
     is_right = isinstance(array, np.ndarray) and array.shape == shape_of(box) and array.dtype == dtype

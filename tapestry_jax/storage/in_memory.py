@@ -6,12 +6,10 @@ import hashlib
 from concurrent.futures import Future
 from typing import Any
 
-import jax
 import numpy as np
 
 from combinators.errors import FormatError, first_line, message
-from combinators.index_space.usable import is_deleted
-from tapestry_jax.storage.boxes import check_cells, check_names, check_no_mask, one_piece, slices
+from tapestry_jax.storage.boxes import check_cells, check_given, check_names, one_piece, slices
 from tapestry_jax.storage.dtypes import ALL, as_bytes, read_dtype
 from tapestry_jax.storage.protocols import Array, Box, Names, Shown
 
@@ -59,7 +57,7 @@ def stored(array: Any, *, names: Any = None) -> InMemory:
       A `Stored`, whose `chunks` are the shape.
 
     Raises:
-      FormatError: for what is no array of numbers, one with a mask, or names that do not fit it.
+      FormatError: for what is no array of numbers, one with a mask or deleted, or names that do not fit it.
 
     Example:
       >>> import numpy as np
@@ -69,12 +67,7 @@ def stored(array: Any, *, names: Any = None) -> InMemory:
       >>> row
       array([[3., 4., 5.]])
     """
-    check_no_mask(array, "an array in memory")
-    if isinstance(array, jax.ShapeDtypeStruct):
-        raise FormatError(message("this is the type of an array, and has no numbers", remedy="Pass the array."))
-    if is_deleted(array):
-        headline, told = "an array was deleted: it was donated to another function", f"{array.dtype.name}{array.shape}"
-        raise FormatError(message(headline, told, remedy="Keep the result of that function instead."))
+    check_given(array, "an array in memory")
     try:
         found = np.asarray(array)
     except (TypeError, ValueError) as error:

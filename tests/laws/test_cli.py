@@ -235,7 +235,10 @@ def asked_of(tmp_path, capsys, monkeypatch, body, name="users_broken"):
         ("import sys\nsys.exit(0)\n", ["cannot be imported", "line 2", "it called sys.exit(0)", "__main__"]),
         ("import sys\nsys.exit('done')\n", ["it called sys.exit('done')"]),
         ("def piece(\n", ["cannot be imported", "line 1: SyntaxError: '(' was never closed", "Mend that line"]),
-        ("import no_such_thing\n", ["No module named 'no_such_thing'"]),
+        (
+            "import json\nimport no_such_thing\n",
+            ["users_broken.py, line 2", "No module named 'no_such_thing'", "Install what it imports"],
+        ),
         ("from math import no_such_thing\n", ["line 1", "ImportError: cannot import name 'no_such_thing'"]),
         ("x = 1\ny = x / 0\n", ["line 2", "ZeroDivisionError: division by zero"]),
         ("import sys\ndef piece():\n    sys.exit(0)\n", ["tried to end the process", "sys.exit(0)"]),

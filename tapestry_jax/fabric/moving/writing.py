@@ -12,7 +12,7 @@ from tapestry_jax.fabric.moving.copying import Written, write_box
 from tapestry_jax.fabric.opened import Opened
 from tapestry_jax.fabric.tensors.boxes import Box, read_box, shape_of, shown, slices
 from tapestry_jax.fabric.tensors.casting import check_cast
-from tapestry_jax.storage.boxes import check_no_mask
+from tapestry_jax.storage.boxes import check_given
 
 
 def write(opened: Opened, name: str, array: Any, box: Any) -> None:
@@ -23,7 +23,7 @@ def write(opened: Opened, name: str, array: Any, box: Any) -> None:
     """
     type = opened.version(name).kind.type
     into, where = read_box(box, type, f"write {name!r}"), f"write {name!r}"
-    check_no_mask(array, where)
+    check_given(array, where)
     found = np.asarray(array)
     if not found.dtype.isnative:
         found = found.astype(found.dtype.newbyteorder("="))

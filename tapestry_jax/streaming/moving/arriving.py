@@ -11,7 +11,7 @@ import numpy as np
 
 from combinators.errors import first_line, message
 from combinators.index_space.tensor_type import TensorType
-from tapestry_jax.storage.boxes import check_cells, check_no_mask
+from tapestry_jax.storage.boxes import check_cells, check_given
 from tapestry_jax.storage.creating import create
 from tapestry_jax.storage.opening import open as open_stored
 from tapestry_jax.storage.protocols import Array, Box, Stored
@@ -179,7 +179,7 @@ class Arriving:
         return self._checked(item)
 
     def _checked(self, item: Any) -> Array:
-        check_no_mask(item, f"what arrives for `{self.name}` after row {self._done}")
+        check_given(item, f"what arrives for `{self.name}` after row {self._done}")
         found = np.asarray(item) if hasattr(item, "__array__") else None
         if found is None or found.shape[1:] != self.shape[1:] or not found.ndim or found.dtype != self.dtype:
             got = f"a {type(item).__name__}" if found is None else f"{found.dtype.name} {found.shape}"

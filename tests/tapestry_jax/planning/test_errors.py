@@ -28,6 +28,11 @@ def mlp(x, w1, w2):
 ARGS = (normal(7, 5), normal(5, 13), normal(13, 3))
 
 
+def long(arrow, steps=2**31 + 1):
+    count = len(arrow.operation.signature.operands)
+    return tp.plan(tp.trace(arrow, *[tp.TensorType({"t": steps})] * count), MESH, {"t": "data"}).explain(grad=True)
+
+
 def mlp_plan(mesh=MESH, entries=None, **asked):
     return tp.plan(
         tp.trace(mlp, *ARGS), mesh, {"batch": "data", "mlp": "model"} if entries is None else entries, **asked
@@ -238,6 +243,18 @@ PLANNING = {
         """PlanError: grad names the argument 7, which `mlp` does not have
   its arguments are 0 to 2
   Give positions of arguments, or True for all of them.""",
+    ),
+    "slopes of more steps than int32 counts": (
+        lambda: long(tp.Scan(tp.monoids.Max, "t -> t", "t", reverse=True)),
+        """GraphError: a running extremum over 2147483649 steps has no gradient
+  the step that has it is found by its place, an int32
+  Scan at most 2**31 - 1 steps.""",
+    ),
+    "rows of more steps than int32 counts": (
+        lambda: long(tp.Scan(tp.monoids.AffineRecurrence, "t, t -> t, t", "t"), 2**40),
+        """GraphError: a scan walks 34359738368 rows of 32 steps
+  they are counted in int32
+  Scan fewer steps at once.""",
     ),
     "an abstract mesh compiled": (
         lambda: mlp_plan().compile(),

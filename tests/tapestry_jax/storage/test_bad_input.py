@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -453,3 +454,30 @@ def test_nor_what_arrives_or_is_written_into_a_fabric():
         fabric.allocate("x", tp.TensorType({"row": 3, "col": 2}))
         with pytest.raises(tp.FormatError, match="the mask would be dropped\n  write 'x'"):
             fabric.write("x", MASKED)
+
+
+def deleted() -> Any:
+    array = jax.numpy.ones((3, 2))
+    array.delete()
+    return array
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (lambda: jax.ShapeDtypeStruct((3, 2), np.float32), "this is the type of an array, and has no numbers"),
+        (deleted, "an array was deleted: it was donated to another function"),
+    ],
+    ids=["type", "deleted"],
+)
+def test_what_has_no_cells_is_told_wherever_arrays_arrive(given: Any, told: str):
+    total = tp.trace(tp.fold(tp.aggregators.Sum(), "row col -> col"), tp.TensorType({"row": 3, "col": 2}))
+    for sources in (given(), iter([given()])):
+        with pytest.raises(tp.FormatError, match=told):
+            tp.stream(total, {"row": tp.chunks(size=2)}, sources).run()
+    with tp.Fabric(None) as fabric:
+        with pytest.raises(tp.FormatError, match=told):
+            fabric.load("y", given(), names=("row", "col"))
+        fabric.allocate("x", tp.TensorType({"row": 3, "col": 2}))
+        with pytest.raises(tp.FormatError, match=told):
+            fabric.write("x", given())
