@@ -24,7 +24,9 @@ _PLACES, _FAR = 3, 5
 _NO_PLACE = 1 << 20
 
 
-def drawn(signature: Signature, program: Any, sizes: Mapping[str, int], rounds: int = 1) -> Iterator[list[Any]]:
+def drawn(
+    signature: Signature, program: Any, sizes: Mapping[str, int], rounds: int = 1, first: int = 0
+) -> Iterator[list[Any]]:
     """Operands of a program, one list of arrays after the other.
 
     Floats of both signs, then between 0 and 1. Whole numbers rise along every axis, as labels and edges do; then they
@@ -35,6 +37,7 @@ def drawn(signature: Signature, program: Any, sizes: Mapping[str, int], rounds: 
       program: its closed jaxpr on all of its cells.
       sizes: of its dimensions.
       rounds: how often each kind of numbers is drawn.
+      first: the round to begin with.
     """
     taken = preconditions(program)
     told = taken.rising | taken.distinct
@@ -43,7 +46,7 @@ def drawn(signature: Signature, program: Any, sizes: Mapping[str, int], rounds: 
         for number, (operand, aval) in enumerate(zip(signature.operands, program.in_avals, strict=True))
     ]
     kinds = [(False, True), (True, True), *([] if all(ordered) else [(False, False)])]
-    for seed in range(rounds):
+    for seed in range(first, rounds):
         for positive, rising in kinds:
             rng = np.random.default_rng(seed)
             # Of a single cell the first draws may all be of one sign.
@@ -76,6 +79,17 @@ def scaled(array: Any, factor: float) -> Any:
             array.dtype
         )
     return (array * factor).astype(array.dtype)
+
+
+def tied(array: Any) -> Any:
+    """Floats of which several are equal, whole ones; whole numbers of which no two are."""
+    if is_key(array.dtype) or array.dtype == bool:
+        return array
+    if jnp.issubdtype(array.dtype, jnp.inexact):
+        return np.clip(np.round(array.astype(np.float32)), -2, 2).astype(array.dtype)
+    limits = jnp.iinfo(array.dtype)
+    places = np.random.default_rng(array.size).permutation(array.size) - (array.size // 2 if limits.min < 0 else 0)
+    return np.clip(places, limits.min, min(limits.max, _NO_PLACE)).astype(array.dtype).reshape(array.shape)
 
 
 def planted(array: Any, number: float) -> Any:

@@ -42,7 +42,13 @@ class Effort:
     """
 
     def __init__(self, most: int) -> None:
-        self._left = most
+        self._left, self._kept = most, 0
+
+    def begin(self, most: int) -> None:
+        """Begin with one of several runs, which may take so much of what all of them may, and no more."""
+        total = max(self._left, 0) + self._kept
+        self._left = min(total, most)
+        self._kept = total - self._left
 
     def spend(self, costs: int) -> None:
         """Run some of them.
