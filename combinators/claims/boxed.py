@@ -9,7 +9,6 @@ only by numbers that differ.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
@@ -18,24 +17,20 @@ import jax.numpy as jnp
 import numpy as np
 
 from combinators.claims.cut import Boxed, Parts, Sizes, parts_of, slices
+from combinators.claims.draws import draws
 from combinators.claims.fewer import asked_at
 from combinators.declared.compared import differ, rounds
-from combinators.declared.drawn import drawn, is_key, moved, planted, scaled, stay, tied
-from combinators.declared.preconditions import looks_for_infinities
+from combinators.declared.drawn import is_key
 from combinators.declared.programs import alike_but_sizes
 from combinators.declared.runnable import RaisesError, apart
 from combinators.equations.effort import Effort
-from combinators.kernels.jaxprs import is_literal, programs_inside
 
 # What all runs in NumPy may take, in small equations: some seconds.
 _EFFORT = 1 << 18
-# Of fewer numbers than these more are drawn, so often at most.
-_FEW, _ROUNDS = 8, 4
-# Of kernels that take ways by what they find.
-_OFTEN = 10
+# A fold with sums of few bits is asked of so many cells.
+_FEW = 8
 # One draw may take so little of what all may: a loop that some numbers keep going leaves something to the others.
 _SHARES = 4
-_SCALES = (10_000, 1e-3)
 
 
 def differs(
@@ -98,13 +93,7 @@ def _differ(kernel: Boxed, parts: Parts, way: str) -> bool:
     """
     sizes, effort, ran = parts.sizes, Effort(_EFFORT), False
     run = parts.runs(way, effort)
-    asked = parts.programs[tuple(sizes.values())]
-    # Of two parts that give one number chance alone may make that equal.
-    told = min((math.prod(aval.shape) for aval in asked.out_avals), default=1) * max(1, len(parts.boxes) - 1)
-    draws = ((arrays, moved) for arrays in _draws(kernel, asked, sizes, min(_ROUNDS, -(-_FEW // max(1, told)))))
-    # Moved by a little, what was equal is so no longer.
-    ties = ((arrays, _unmoved) for arrays in _ties(kernel, asked, sizes))
-    for arrays, move in itertools.chain(draws, ties):
+    for arrays, move in draws(kernel.signature, parts, effort):
         effort.begin(_EFFORT // _SHARES)
         try:
             whole = [run([sizes], [given]) for given in (arrays, list(map(move, arrays)))]
@@ -116,46 +105,6 @@ def _differ(kernel: Boxed, parts: Parts, way: str) -> bool:
     if not ran:
         raise RaisesError
     return False
-
-
-def _unmoved(array: Any, way: int = 0) -> Any:
-    del way
-    return array
-
-
-def _draws(kernel: Boxed, program: Any, sizes: Sizes, rounds: int) -> Iterator[list[Any]]:
-    """Operands of a few units, then of more and of less: sums may stop, or be nothing, at some number.
-
-    Where a kernel looks for what is not finite, some of them are not. One that takes ways by what it finds is asked
-    more often: box and whole take the same one by chance in half of all draws.
-    """
-    yield from drawn(kernel.signature, program, sizes, rounds)
-    fixed = stay(kernel.signature, program)
-    for scale in _SCALES:
-        for arrays in drawn(kernel.signature, program, sizes):
-            yield [scaled(array, 1 if still else scale) for array, still in zip(arrays, fixed, strict=True)]
-    if looks_for_infinities(program):
-        for arrays, number in itertools.product(drawn(kernel.signature, program, sizes), (np.nan, np.inf, -np.inf)):
-            yield [array if still else planted(array, number) for array, still in zip(arrays, fixed, strict=True)]
-    if _takes_ways(program):
-        yield from drawn(kernel.signature, program, sizes, _OFTEN, rounds)
-
-
-def _ties(kernel: Boxed, program: Any, sizes: Sizes) -> Iterator[list[Any]]:
-    """Operands of which some are equal, and whole numbers that are not: extrema of many are those of few by chance."""
-    fixed = stay(kernel.signature, program)
-    for arrays in itertools.islice(drawn(kernel.signature, program, sizes), 1):
-        yield [array if still else tied(array) for array, still in zip(arrays, fixed, strict=True)]
-
-
-def _takes_ways(program: Any) -> bool:
-    """Whether data decide what a program does next: a condition that none of its numbers says, or a loop until one."""
-    return any(
-        equation.primitive.name == "while"
-        or (equation.primitive.name == "cond" and not is_literal(equation.invars[0]))
-        or any(map(_takes_ways, programs_inside(equation)))
-        for equation in getattr(program, "jaxpr", program).eqns
-    )
 
 
 def _corner_differs(

@@ -126,7 +126,8 @@ def _step(equation: Any, operands: list[Part], asked: _Asked) -> list[Part]:
         if len(getattr(inner[0], "jaxpr", inner[0]).invars) == len(operands):
             return _run(inner[0], operands, asked)
     flows = step(equation, [operand.flow for operand in operands], asked.dims, {})
-    if len(flows) == len(operands) > 1:  # it hands on each by itself: `optimization_barrier`
+    # It hands on each by itself: `optimization_barrier`. A loop has as many, and does what it likes with them.
+    if equation.primitive.name in CELLWISE and len(flows) == len(operands) > 1:
         return [Part(flow, operand.state) for flow, operand in zip(flows, operands, strict=True)]
     return [
         Part(flow, _state(equation, operands, flow, asked.dim, asked.merges) if asked.follows(flow) else LOST)

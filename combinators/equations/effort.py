@@ -44,11 +44,16 @@ class Effort:
     def __init__(self, most: int) -> None:
         self._left, self._kept = most, 0
 
+    @property
+    def left(self) -> int:
+        """What all runs may still take, in small equations."""
+        return max(self._left, 0) + self._kept
+
     def begin(self, most: int) -> None:
         """Begin with one of several runs, which may take so much of what all of them may, and no more."""
-        total = max(self._left, 0) + self._kept
-        self._left = min(total, most)
-        self._kept = total - self._left
+        left = self.left
+        self._left = min(left, most)
+        self._kept = left - self._left
 
     def spend(self, costs: int) -> None:
         """Run some of them.

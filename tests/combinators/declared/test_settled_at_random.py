@@ -68,6 +68,12 @@ ONE: list[tuple[Kernel, int]] = [
     (lambda v: (v[:, None] @ jnp.ones((1, len(v)), v.dtype)).sum(1), 0),
     (lambda v: jax.jit(lambda u: jnp.concatenate([-u[:1], u[1:]]))(v), 0),
     (lambda v: lax.cond(v[0] > 0, lambda u: u, lambda u: -u, v), 0),
+    # Of as many operands as results, which is no reason why each should be handed on.
+    (lambda v: lax.fori_loop(0, 3, lambda _, u: u + 1, v), 0),
+    (lambda v: lax.scan(lambda total, u: (total + u, total), jnp.zeros((), v.dtype), v)[1], 0),
+    (lambda v: lax.while_loop(lambda at: at[0] < 3, lambda at: (at[0] + 1, at[1] * 2), (0, v))[1], 0),
+    (lambda v: lax.sort((v, jnp.abs(v)))[1], 0),
+    (lambda v: lax.optimization_barrier((v, 2 * v))[1], 0),
 ]
 TWO: list[Callable[[Any, Any], Any]] = [jnp.add, jnp.multiply, jnp.maximum, lambda v, w: jnp.where(v > w, v, 2 * w)]
 LAST: list[Kernel] = [
@@ -94,6 +100,12 @@ LAST: list[Kernel] = [
     lambda v: jnp.dot(v, jnp.ones_like(v)),
     lambda v: (v[:, None] * jnp.ones_like(v)).sum(),
     lambda v: v[::2].sum() - v[1::2].sum(),
+    lambda v: lax.fori_loop(0, 3, lambda _, u: u + 1, v.sum()),
+    lambda v: lax.fori_loop(0, 3, lambda _, u: u * 2, v.max()),
+    lambda v: lax.scan(lambda total, u: (total + u, total), v.sum(), v)[0],
+    lambda v: lax.while_loop(lambda at: at[0] < 3, lambda at: (at[0] + 1, at[1] + 1), (0, v.sum()))[1],
+    lambda v: lax.sort((jnp.stack([v.sum(), v.max()]), jnp.stack([v.max(), v.sum()])))[0][0],
+    lambda v: lax.optimization_barrier((v.sum(), v.max()))[0],
 ]
 
 

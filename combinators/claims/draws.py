@@ -1,0 +1,109 @@
+"""What a kernel that is cut is asked with, and how often: chance must not make its boxes come to the whole.
+
+A sum of floats is another number of every draw. What selects is not: the largest of all cells lies in the first box in
+half of all draws, a condition is true of box and whole alike, whole numbers of a small range are equal. Programs that
+do so are asked more often, of numbers that are equal too, as long as that costs little.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from combinators.claims.cut import Parts
+from combinators.declared.drawn import drawn, moved, planted, scaled, stay, tied
+from combinators.declared.preconditions import looks_for_infinities
+from combinators.declared.runnable import cells_of
+from combinators.equations.effort import Effort
+from combinators.index_space.signature import Signature
+from combinators.kernels.elementwise import CALLS
+from combinators.kernels.jaxprs import programs_inside
+
+# Of fewer numbers than these more are drawn, so often at most.
+_FEW, _ROUNDS = 8, 4
+_SCALES = (10_000, 1e-3)
+# What selects is asked so often, as long as all of that takes no more small equations. Each operand is of its own scale
+# then: of the largest of two, one that is larger by far tells nothing of the other.
+_OFTEN, _CHEAP = 12, 1 << 13
+_OWN_SCALES = (1, 30, 1 / 30)
+# About as many numbers are drawn while Python looks at one equation.
+_NUMBERS = 1024
+# What is another number wherever an operand is.
+_SMOOTH_NAMES = """
+    add add_any broadcast_in_dim complex concatenate conj conv_general_dilated convert_element_type copy cos cosh
+    cumlogsumexp cumprod cumsum div dot_general erf exp exp2 expand_dims expm1 imag integer_pow iota log log1p logistic
+    mul neg pad pow real reduce_prod reduce_sum reshape rev rsqrt scan sin sinh slice split sqrt square squeeze sub tan
+    tanh transpose
+"""
+_SMOOTH = CALLS - {"cond"} | frozenset(_SMOOTH_NAMES.split())
+
+Move = Callable[..., Any]
+"""From an array to one that is the same but for rounding, or exactly the same."""
+
+
+def draws(signature: Signature, parts: Parts, effort: Effort) -> Iterator[tuple[list[Any], Move]]:
+    """Operands, and how they are moved to see what rounding does.
+
+    Args:
+      signature: of the kernel, without an ellipsis.
+      parts: what is run of it.
+      effort: what is taken of it between two draws is what one of them costs.
+    """
+    sizes, program = parts.sizes, parts.programs[tuple(parts.sizes.values())]
+    # Of two parts that give one number chance alone may make that equal.
+    told = min((math.prod(aval.shape) for aval in program.out_avals), default=1) * max(1, len(parts.boxes) - 1)
+    rounds = min(_ROUNDS, -(-_FEW // max(1, told)))
+    before, number = effort.left, 0
+    for arrays in _usual(signature, program, sizes, rounds):
+        yield arrays, moved
+        number += 1
+    if any(map(_selects, (*parts.programs.values(), *parts.joined.values()))):
+        fixed = stay(signature, program)
+        for arrays in itertools.islice(drawn(signature, program, sizes), 1):
+            # Moved by a little, what was equal is so no longer.
+            yield [array if still else tied(array) for array, still in zip(arrays, fixed, strict=True)], _unmoved
+        each = cells_of(program) // _NUMBERS + (before - effort.left) // max(1, number)
+        further = itertools.islice(drawn(signature, program, sizes, _OFTEN, rounds), _CHEAP // max(1, each))
+        rng = np.random.default_rng(0)
+        for arrays in further:
+            scales = [1 if still else rng.choice(_OWN_SCALES) for still in fixed]
+            yield list(map(scaled, arrays, scales)), moved
+
+
+def _unmoved(array: Any, way: int = 0) -> Any:
+    del way
+    return array
+
+
+def _usual(signature: Signature, program: Any, sizes: dict[str, int], rounds: int) -> Iterator[list[Any]]:
+    """Operands of a few units, then of more and of less: sums may stop, or be nothing, at some number.
+
+    Where a kernel looks for what is not finite, some of them are not.
+    """
+    yield from drawn(signature, program, sizes, rounds)
+    fixed = stay(signature, program)
+    for scale in _SCALES:
+        for arrays in drawn(signature, program, sizes):
+            yield [scaled(array, 1 if still else scale) for array, still in zip(arrays, fixed, strict=True)]
+    if looks_for_infinities(program):
+        for arrays, number in itertools.product(drawn(signature, program, sizes), (np.nan, np.inf, -np.inf)):
+            yield [array if still else planted(array, number) for array, still in zip(arrays, fixed, strict=True)]
+
+
+def _selects(program: Any) -> bool:
+    """Whether a program may give the same for other operands: it compares, takes extrema or ways, or has no floats."""
+    jaxpr = getattr(program, "jaxpr", program)
+    return not _are_floats(jaxpr.outvars) or any(map(_may_select, jaxpr.eqns))
+
+
+def _may_select(equation: Any) -> bool:
+    return equation.primitive.name not in _SMOOTH or any(map(_selects, programs_inside(equation)))
+
+
+def _are_floats(atoms: Sequence[Any]) -> bool:
+    return all(jnp.issubdtype(atom.aval.dtype, jnp.inexact) for atom in atoms)
