@@ -29,7 +29,7 @@ from combinators.equations.effort import Effort
 _EFFORT = 1 << 18
 # A fold with sums of few bits is asked of so many cells.
 _FEW = 8
-# One draw may take so little of what all may: a loop that some numbers keep going leaves something to the others.
+# One draw may take such a part of what is left: a loop that some numbers keep going leaves something to the others.
 _SHARES = 4
 
 
@@ -94,7 +94,7 @@ def _differ(kernel: Boxed, parts: Parts, way: str) -> bool:
     sizes, effort, ran = parts.sizes, Effort(_EFFORT), False
     run = parts.runs(way, effort)
     for arrays, move in draws(kernel.signature, parts, effort):
-        effort.begin(_EFFORT // _SHARES)
+        effort.begin(effort.left // _SHARES)
         try:
             whole = [run([sizes], [given]) for given in (arrays, list(map(move, arrays)))]
             if any(_corner_differs(kernel, parts, run, arrays, whole, corner, move) for corner in parts.corners):

@@ -29,7 +29,7 @@ _FEW, _ROUNDS = 8, 4
 _SCALES = (10_000, 1e-3)
 # What selects is asked so often, as long as all of that takes no more small equations. Each operand is of its own scale
 # then: of the largest of two, one that is larger by far tells nothing of the other.
-_OFTEN, _CHEAP = 12, 1 << 13
+_OFTEN, _CHEAP = 12, 1 << 15
 _OWN_SCALES = (1, 30, 1 / 30)
 # About as many numbers are drawn while Python looks at one equation.
 _NUMBERS = 1024
@@ -49,50 +49,44 @@ Move = Callable[..., Any]
 def draws(signature: Signature, parts: Parts, effort: Effort) -> Iterator[tuple[list[Any], Move]]:
     """Operands, and how they are moved to see what rounding does.
 
+    They are of a few units, then of more and of less, and not finite where a kernel looks for that.
+
     Args:
       signature: of the kernel, without an ellipsis.
       parts: what is run of it.
-      effort: what is taken of it between two draws is what one of them costs.
+      effort: what runs of it may still take.
     """
     sizes, program = parts.sizes, parts.programs[tuple(parts.sizes.values())]
     # Of two parts that give one number chance alone may make that equal.
     told = min((math.prod(aval.shape) for aval in program.out_avals), default=1) * max(1, len(parts.boxes) - 1)
     rounds = min(_ROUNDS, -(-_FEW // max(1, told)))
-    before, number = effort.left, 0
-    for arrays in _usual(signature, program, sizes, rounds):
+    fixed = stay(signature, program)
+
+    def changed(change: Callable[..., Any], arrays: Sequence[Any], *by: Any) -> list[Any]:
+        return [array if still else change(array, *by) for array, still in zip(arrays, fixed, strict=True)]
+
+    for arrays in drawn(signature, program, sizes, rounds):
         yield arrays, moved
-        number += 1
     if any(map(_selects, (*parts.programs.values(), *parts.joined.values()))):
-        fixed = stay(signature, program)
+        rng, before = np.random.default_rng(0), effort.left
+        for number, arrays in enumerate(drawn(signature, program, sizes, _OFTEN, rounds)):
+            if before - effort.left + number * cells_of(program) // _NUMBERS > _CHEAP:
+                break
+            yield changed(lambda array: scaled(array, rng.choice(_OWN_SCALES)), arrays), moved
         for arrays in itertools.islice(drawn(signature, program, sizes), 1):
             # Moved by a little, what was equal is so no longer.
-            yield [array if still else tied(array) for array, still in zip(arrays, fixed, strict=True)], _unmoved
-        each = cells_of(program) // _NUMBERS + (before - effort.left) // max(1, number)
-        further = itertools.islice(drawn(signature, program, sizes, _OFTEN, rounds), _CHEAP // max(1, each))
-        rng = np.random.default_rng(0)
-        for arrays in further:
-            scales = [1 if still else rng.choice(_OWN_SCALES) for still in fixed]
-            yield list(map(scaled, arrays, scales)), moved
+            yield changed(tied, arrays), _unmoved
+    # Sums may stop, or be nothing, at some number.
+    for scale, arrays in itertools.product(_SCALES, list(drawn(signature, program, sizes))):
+        yield changed(scaled, arrays, scale), moved
+    if looks_for_infinities(program):
+        for arrays, number in itertools.product(drawn(signature, program, sizes), (np.nan, np.inf, -np.inf)):
+            yield changed(planted, arrays, number), moved
 
 
 def _unmoved(array: Any, way: int = 0) -> Any:
     del way
     return array
-
-
-def _usual(signature: Signature, program: Any, sizes: dict[str, int], rounds: int) -> Iterator[list[Any]]:
-    """Operands of a few units, then of more and of less: sums may stop, or be nothing, at some number.
-
-    Where a kernel looks for what is not finite, some of them are not.
-    """
-    yield from drawn(signature, program, sizes, rounds)
-    fixed = stay(signature, program)
-    for scale in _SCALES:
-        for arrays in drawn(signature, program, sizes):
-            yield [scaled(array, 1 if still else scale) for array, still in zip(arrays, fixed, strict=True)]
-    if looks_for_infinities(program):
-        for arrays, number in itertools.product(drawn(signature, program, sizes), (np.nan, np.inf, -np.inf)):
-            yield [array if still else planted(array, number) for array, still in zip(arrays, fixed, strict=True)]
 
 
 def _selects(program: Any) -> bool:
