@@ -16,20 +16,22 @@ import jax.numpy as jnp
 import numpy as np
 
 from combinators.claims.cut import Parts
-from combinators.declared.drawn import drawn, moved, planted, scaled, stay, tied
+from combinators.declared.drawn import drawn, moved, planted, scaled, stay, streaked, tied
 from combinators.declared.preconditions import looks_for_infinities
 from combinators.declared.runnable import cells_of
 from combinators.equations.effort import Effort
 from combinators.index_space.signature import Signature
 from combinators.kernels.elementwise import CALLS
-from combinators.kernels.jaxprs import programs_inside
+from combinators.kernels.jaxprs import is_literal, programs_inside
 
 # Of fewer numbers than these more are drawn, so often at most.
 _FEW, _ROUNDS = 8, 4
 _SCALES = (10_000, 1e-3)
 # What selects is asked so often, as long as all of that takes no more small equations. Each operand is of its own scale
-# then: of the largest of two, one that is larger by far tells nothing of the other.
+# then (of the largest of two, one that is larger by far tells nothing of the other), and so are parts of some.
 _OFTEN, _CHEAP = 12, 1 << 15
+# Where data decide what is done next, box and whole take the same way of most numbers.
+_TURNING, _OFTENER = ("cond", "while"), 40
 _OWN_SCALES = (1, 30, 1 / 30)
 # About as many numbers are drawn while Python looks at one equation.
 _NUMBERS = 1024
@@ -69,10 +71,12 @@ def draws(signature: Signature, parts: Parts, effort: Effort) -> Iterator[tuple[
         yield arrays, moved
     if any(map(_selects, (*parts.programs.values(), *parts.joined.values()))):
         rng, before = np.random.default_rng(0), effort.left
-        for number, arrays in enumerate(drawn(signature, program, sizes, _OFTEN, rounds)):
+        often = _OFTENER if any(map(_turns, parts.programs.values())) else _OFTEN
+        for number, arrays in enumerate(drawn(signature, program, sizes, often, rounds)):
             if before - effort.left + number * cells_of(program) // _NUMBERS > _CHEAP:
                 break
-            yield changed(lambda array: scaled(array, rng.choice(_OWN_SCALES)), arrays), moved
+            own = changed(lambda array: scaled(array, rng.choice(_OWN_SCALES)), arrays)
+            yield changed(streaked, own, rng) if rng.integers(2) else own, moved
         for arrays in itertools.islice(drawn(signature, program, sizes), 1):
             # Moved by a little, what was equal is so no longer.
             yield changed(tied, arrays), _unmoved
@@ -97,6 +101,15 @@ def _selects(program: Any) -> bool:
 
 def _may_select(equation: Any) -> bool:
     return equation.primitive.name not in _SMOOTH or any(map(_selects, programs_inside(equation)))
+
+
+def _turns(program: Any) -> bool:
+    """Whether data decide what a program does next: a choice that none of its numbers makes, or a loop until one."""
+    return any(
+        (equation.primitive.name in _TURNING and not is_literal(equation.invars[0]))
+        or any(map(_turns, programs_inside(equation)))
+        for equation in getattr(program, "jaxpr", program).eqns
+    )
 
 
 def _are_floats(atoms: Sequence[Any]) -> bool:

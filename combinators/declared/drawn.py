@@ -20,6 +20,8 @@ from combinators.index_space.signature import Signature
 _MOVED = 4
 # Whole numbers begin at 0, since many are places; others are as far from it, on either side.
 _PLACES, _FAR = 3, 5
+# How many times greater, or less, some cells are than others.
+_STREAKS = 10.0
 # No place is as far, whatever is computed of it.
 _NO_PLACE = 1 << 20
 
@@ -79,6 +81,22 @@ def scaled(array: Any, factor: float) -> Any:
             array.dtype
         )
     return (array * factor).astype(array.dtype)
+
+
+def streaked(array: Any, rng: np.random.Generator) -> Any:
+    """Along each axis cells of a scale of their own, and along some of a sign, so that parts are unlike each other.
+
+    Numbers that are not negative stay so; whole numbers are of a sign of their own alone.
+    """
+    if is_key(array.dtype) or array.dtype == bool or not array.size:
+        return array
+    is_float, streaks = jnp.issubdtype(array.dtype, jnp.inexact), np.ones(())
+    is_signed = jnp.isrealobj(array) and bool((array < 0).any())
+    for axis, size in enumerate(array.shape):
+        shape = [size if each == axis else 1 for each in range(array.ndim)]
+        signs = rng.choice([-1, 1], shape) if is_signed and rng.integers(2) else 1
+        streaks = streaks * signs * (_STREAKS ** rng.uniform(-1, 1, shape) if is_float else 1)
+    return (abs(array) * streaks if is_signed else array * streaks).astype(array.dtype)
 
 
 def tied(array: Any) -> Any:
