@@ -6,7 +6,7 @@ They are frozen dataclasses, not closures, so that equal aggregators compare equ
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast, final
+from typing import Any, ClassVar, cast, final
 
 import jax
 import numpy as np
@@ -111,6 +111,7 @@ class Mapped:
     """Map a function of one element over the leading axis."""
 
     function: Callable[..., Any]
+    of_cells: ClassVar = ("function",)
 
     def __call__(self, *xs: Any) -> Any:
         """Return the mapped result."""

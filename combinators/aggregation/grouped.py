@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import jax
 import jax.numpy as jnp
@@ -32,6 +32,7 @@ class Split:
     """
 
     selector: Selector
+    of_cells: ClassVar = ("selector",)
 
     def inputs(self, lift: Callable[..., Any]) -> int | None:
         """How many inputs there are where `lift` takes what is aggregated; None where that is not known."""

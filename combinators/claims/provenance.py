@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import jax.numpy as jnp
 import numpy as np
+from jax.custom_batching import custom_vmap
 
 from combinators.kernels.reachable import holds_own_code, is_library, reached
 
@@ -18,8 +19,10 @@ from combinators.kernels.reachable import holds_own_code, is_library, reached
 _NAMED = "shape size len nbytes aval length_hint enumerate zip list tuple map iter sorted reversed filter reduce sum"
 _TAKEN = "GET_ITER UNPACK_SEQUENCE UNPACK_EX LIST_EXTEND CALL_FUNCTION_EX"
 _NAMES, _STEPS = frozenset(_NAMED.split()), frozenset(_TAKEN.split())
-# The parts of aggregators that are written for a cell.
+# The parts of aggregators that are written for a cell; functions that are made of others name theirs (`of_cells`).
 _OF_CELLS = frozenset(("lift", "monoid", "present", "reference"))
+# By these a function that is mapped over cells learns of all of them.
+_BATCHING = frozenset(("custom_vmap", "Primitive", "primitive_batchers", "pallas_call", "ffi_call", "pure_callback"))
 # In a kernel of ours, which says to which cells they are applied.
 _UFUNCS = (jnp.ufunc, np.ufunc)
 
@@ -42,6 +45,45 @@ def holds_code(kernel: Any) -> tuple[bool, bool]:
         foreign = _runs_others(kernel)
         return foreign, foreign
     return True, any(map(_counts, own))
+
+
+def takes_cells(kernel: Any) -> bool:
+    """Whether all code of others in a kernel is given one cell at a time, by `jax.vmap`, and nothing else of a block.
+
+    Then it cannot learn how many cells there are, nor meet two of them.
+    """
+    # Not at the top: `jax.extend` loads Pallas, see `combinators.kernels.jaxprs`.
+    from jax.extend.core import Primitive
+
+    if _holds_code_of_blocks(kernel):
+        return False
+    found = reached(kernel, "kernel")
+    functions = [each.value for each in found.reads if isinstance(each.value, FunctionType)]
+    own = [each.__code__ for each in functions if not is_library(each.__globals__.get("__name__"))]
+    batches = any(isinstance(each.value, (custom_vmap, Primitive)) or _is_batching(each.value) for each in found.reads)
+    return found.is_whole and not batches and not any(map(_names_batching, own))
+
+
+def _holds_code_of_blocks(kernel: Any) -> bool:
+    """Whether something that is given a block of cells was written outside of JAX, NumPy and this library."""
+    if isinstance(kernel, partial):
+        return any(map(_holds_code_of_blocks, (kernel.func, *kernel.args, *kernel.keywords.values())))
+    if isinstance(kernel, (tuple, list)):
+        return any(map(_holds_code_of_blocks, cast("Sequence[Any]", kernel)))
+    if dataclasses.is_dataclass(kernel) and not isinstance(kernel, type) and is_ours(type(kernel).__module__):
+        cells = _OF_CELLS | frozenset(getattr(kernel, "of_cells", ()))
+        names = [field.name for field in dataclasses.fields(kernel) if field.name not in cells]
+        return any(_holds_code_of_blocks(getattr(kernel, name)) for name in names)
+    return holds_own_code(kernel) or _runs_others(kernel)
+
+
+def _is_batching(value: object) -> bool:
+    return getattr(value, "__name__", None) in _BATCHING
+
+
+def _names_batching(code: CodeType) -> bool:
+    inner = (constant for constant in code.co_consts if isinstance(constant, CodeType))
+    return not _BATCHING.isdisjoint(code.co_names) or any(map(_names_batching, inner))
 
 
 def is_ours(module: object) -> bool:

@@ -83,6 +83,12 @@ def never_runs(program: Any) -> bool:
     return any(part in name for name in names for part in _FOREIGN)
 
 
+def is_known(program: Any) -> bool:
+    """Whether a closed jaxpr holds nothing but what NumPy does as well: no callback, no random bits."""
+    names = {equation.primitive.name for equation, _ in _equations(program.jaxpr, 1)}
+    return names <= PRIMITIVES.keys() | CONTROL.keys() | {"reduce"}
+
+
 def excess(program: Any) -> float:
     """How many times more cells a closed jaxpr takes and gives, or computes, than are run."""
     computed = sum(times * work(equation) for equation, times in _equations(program.jaxpr, 1))

@@ -34,4 +34,6 @@ def _merging(value: Any, name: str = "monoid") -> Iterator[Any]:
         yield value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         for field in dataclasses.fields(value):
+            if field.name == "inverse":  # takes back, and merges nothing
+                continue
             yield from _merging(getattr(value, field.name), field.name)

@@ -204,6 +204,8 @@ def _differs(
     whole = boxed.at(dict(shaped.sizes))
     if whole is not None and is_acting(whole) and dict(sizes) != dict(shaped.sizes):
         return _ACTS
+    if whole is not None and _takes_cells(shaped, kernel, whole):
+        return False
     if differs(boxed, sizes, counts=counts, settled=settled):
         return True
     if whole is None:
@@ -233,16 +235,37 @@ def derivative_differs(
     # Here, not at the top: a library that is imported need not load it.
     from combinators.claims.outside import outside
     from combinators.claims.provenance import holds_code
-    from combinators.claims.pulled import pulls_otherwise
 
     box = _PULLS, id(kernel), tuple(sizes.items()), is_state
     if box not in shaped.known:
         types = [Struct(block.shape, block.dtype) for block in blocks]
-        differs = holds_code(kernel)[0] and outside(
-            lambda: pulls_otherwise(_asked(shaped, kernel, types, is_state), sizes)
+        shaped.known[box] = (
+            kernel,
+            holds_code(kernel)[0] and outside(partial(_pulls, shaped, kernel, types, sizes, is_state)),
         )
-        shaped.known[box] = kernel, differs
     return shaped.known[box][1]
+
+
+def _pulls(
+    shaped: Shaped, kernel: Callable[..., Any], types: Sequence[Struct], sizes: Mapping[str, int], is_state: bool
+) -> bool:
+    # Here, not at the top: see above.
+    from combinators.claims.pulled import pulls_otherwise
+
+    boxed = _asked(shaped, kernel, types, is_state)
+    whole = boxed.at(dict(shaped.sizes))
+    return not (whole is not None and _takes_cells(shaped, kernel, whole)) and pulls_otherwise(boxed, sizes)
+
+
+def _takes_cells(shaped: Shaped, kernel: Callable[..., Any], program: Any) -> bool:
+    """Whether all code of others in a kernel takes one cell at a time: what is made of it is ours, held by its laws."""
+    # Here, not at the top: see above.
+    from combinators.claims.provenance import takes_cells
+    from combinators.declared.runnable import is_known
+    from combinators.merging.foreign import is_foreign
+
+    monoid = shaped.operation.monoid
+    return (monoid is None or not is_foreign(monoid)) and takes_cells(kernel) and is_known(program)
 
 
 def _asked(shaped: Shaped, kernel: Callable[..., Any], types: Sequence[Struct], is_state: bool) -> Boxed:
