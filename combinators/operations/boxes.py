@@ -265,7 +265,7 @@ def _takes_cells(shaped: Shaped, kernel: Callable[..., Any], program: Any) -> bo
     from combinators.merging.foreign import is_foreign
 
     monoid = shaped.operation.monoid
-    return (monoid is None or not is_foreign(monoid)) and takes_cells(kernel) and is_known(program)
+    return takes_cells(kernel) and is_known(program)
 
 
 def _asked(shaped: Shaped, kernel: Callable[..., Any], types: Sequence[Struct], is_state: bool) -> Boxed:
