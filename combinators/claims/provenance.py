@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.custom_batching import custom_vmap
 
-from combinators.kernels.reachable import holds_own_code, is_library, reached
+from combinators.kernels.reachable import Reached, holds_own_code, is_library, reached
 
 # What code learns by how many cells an array has: by name, or by taking them one after the other.
 _NAMED = "shape size len nbytes aval length_hint enumerate zip list tuple map iter sorted reversed filter reduce sum"
@@ -38,13 +38,12 @@ def holds_code(kernel: Any) -> tuple[bool, bool]:
     if not holds_own_code(kernel):
         foreign = _runs_others(kernel)
         return foreign, foreign
-    read = (each.value for each in reached(kernel, "kernel").reads)
-    functions = {id(value): value for value in read if isinstance(value, FunctionType)}
-    own = [each.__code__ for each in functions.values() if not is_library(each.__globals__.get("__name__"))]
+    found = reached(kernel, "kernel")
+    own = _own_code(found)
     if not own:  # in what nobody here can look into, if it is not of this library
         foreign = _runs_others(kernel)
         return foreign, foreign
-    return True, any(map(_counts, own))
+    return True, any(map(_counts, own)) or _maps_itself(found)
 
 
 def takes_cells(kernel: Any) -> bool:
@@ -52,16 +51,26 @@ def takes_cells(kernel: Any) -> bool:
 
     Then it cannot learn how many cells there are, nor meet two of them.
     """
+    found = reached(kernel, "kernel")
+    return not _holds_code_of_blocks(kernel) and found.is_whole and not _maps_itself(found)
+
+
+def _own_code(found: Reached) -> list[CodeType]:
+    functions = {id(each.value): each.value for each in found.reads if isinstance(each.value, FunctionType)}
+    return [each.__code__ for each in functions.values() if not is_library(each.__globals__.get("__name__"))]
+
+
+def _maps_itself(found: Reached) -> bool:
+    """Whether something says by itself what `jax.vmap` makes of it: it is given all cells at once, or their number."""
     # Not at the top: `jax.extend` loads Pallas, see `combinators.kernels.jaxprs`.
     from jax.extend.core import Primitive
 
-    if _holds_code_of_blocks(kernel):
-        return False
-    found = reached(kernel, "kernel")
-    functions = [each.value for each in found.reads if isinstance(each.value, FunctionType)]
-    own = [each.__code__ for each in functions if not is_library(each.__globals__.get("__name__"))]
-    batches = any(isinstance(each.value, (custom_vmap, Primitive)) or _is_batching(each.value) for each in found.reads)
-    return found.is_whole and not batches and not any(map(_names_batching, own))
+    values = [each.value for each in found.reads]
+    return (
+        any(isinstance(each, (custom_vmap, Primitive)) for each in values)
+        or any(isinstance(each, (type, FunctionType)) and each.__name__ in _BATCHING for each in values)
+        or any(map(_names_batching, _own_code(found)))
+    )
 
 
 def _holds_code_of_blocks(kernel: Any) -> bool:
@@ -75,10 +84,6 @@ def _holds_code_of_blocks(kernel: Any) -> bool:
         names = [field.name for field in dataclasses.fields(kernel) if field.name not in cells]
         return any(_holds_code_of_blocks(getattr(kernel, name)) for name in names)
     return holds_own_code(kernel) or _runs_others(kernel)
-
-
-def _is_batching(value: object) -> bool:
-    return getattr(value, "__name__", None) in _BATCHING
 
 
 def _names_batching(code: CodeType) -> bool:

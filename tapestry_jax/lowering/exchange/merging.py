@@ -18,6 +18,7 @@ from combinators.kernels.captured import program_at
 from combinators.merging.blocks import combine_blocks
 from combinators.merging.foreign import is_foreign
 from combinators.merging.monoid import Monoid
+from combinators.merging.parts import SideBySide
 from combinators.operations.execute import present
 from combinators.operations.results import Struct
 from combinators.operations.shaped import Shaped, block_structs
@@ -99,7 +100,12 @@ def _arrays(shaped: Shaped, blocks: Sequence[Any]) -> Iterator[Any]:
 def _fails(shaped: Shaped, types: Sequence[Struct], claim: str) -> bool:
     operation, carrier = shaped.operation, shaped.carrier
     assert operation.monoid is not None
+    asked = [each for each in merges(shaped) if is_foreign(each.monoid)]
     merge: Callable[[State, State], State] = partial(combine_blocks, operation.monoid, shaped.state_tree, carrier)
+    if _is_of_its_parts(operation.monoid):
+        merge = partial(_by_parts, shaped, asked)
+    else:
+        asked = merges(shaped)
 
     def program(types: Sequence[Struct], sizes: dict[str, int]) -> Any:
         return program_at(operation.kernel, block_structs(shaped.signature, types, sizes))
@@ -114,22 +120,42 @@ def _fails(shaped: Shaped, types: Sequence[Struct], claim: str) -> bool:
         return merges_otherwise(boxed, both, over, None if over is None else [axes.index(over) for axes in carrier])
     if claim == COMMUTATIVE:
         return merges_otherwise(boxed, Claimed(2, lambda s: merge(*s), lambda s: merge(s[1], s[0])))
-    return merges_otherwise(boxed, Claimed(2, lambda s: merge(*s), partial(_by_devices, shaped)))
+    return merges_otherwise(boxed, Claimed(2, lambda s: merge(*s), partial(_by_devices, shaped, asked)))
 
 
-def _by_devices(shaped: Shaped, states: Sequence[State]) -> State:
-    """Two states merged as those of two devices: natively, in a frame, or by the `combine` of each part."""
-    assert shaped.operation.monoid is not None
+def _is_of_its_parts(monoid: Monoid) -> bool:
+    """Whether a product combines by the parts that it names, as those of this library do: each is asked alone."""
+    return not monoid.parts or (isinstance(monoid.combine, SideBySide) and all(map(_is_of_its_parts, monoid.parts)))
+
+
+def _by_parts(shaped: Shaped, parts: Sequence[Merge], *states: State) -> State:
+    """Two states of which only some parts are merged, the others left as they are in the first."""
     total = list(states[0])
-    for each in merges(shaped):
-        pair = [[state[i] for i in each.leaves] for state in states]
-        axes = [shaped.carrier[i] for i in each.leaves]
-        merged = (
-            _in_frame(each, axes, pair) if each.kind == "frame" else combine_blocks(each.monoid, each.tree, axes, *pair)
-        )
-        for position, leaf in zip(each.leaves, merged, strict=True):
-            total[position] = leaf
+    for each in parts:
+        _put(total, each, combine_blocks(each.monoid, each.tree, *_of_part(shaped, each, states)))
     return total
+
+
+def _by_devices(shaped: Shaped, parts: Sequence[Merge], states: Sequence[State]) -> State:
+    """Two states whose parts are merged as those of two devices: natively, in a frame, or by the `combine` of each."""
+    total = list(states[0])
+    for each in parts:
+        axes, *pair = _of_part(shaped, each, states)
+        framed = each.kind == "frame"
+        _put(
+            total, each, _in_frame(each, axes, pair) if framed else combine_blocks(each.monoid, each.tree, axes, *pair)
+        )
+    return total
+
+
+def _of_part(shaped: Shaped, part: Merge, states: Sequence[State]) -> list[Any]:
+    """The axes of the leaves of a part, then these leaves of every state."""
+    return [[shaped.carrier[i] for i in part.leaves], *([state[i] for i in part.leaves] for state in states)]
+
+
+def _put(total: State, part: Merge, merged: Sequence[Any]) -> None:
+    for position, leaf in zip(part.leaves, merged, strict=True):
+        total[position] = leaf
 
 
 def _in_frame(merge: Merge, axes: Sequence[Sequence[str]], pair: Sequence[State]) -> State:
@@ -138,6 +164,10 @@ def _in_frame(merge: Merge, axes: Sequence[Sequence[str]], pair: Sequence[State]
     together = jnp.maximum if merge.monoid.frame.merge == "max" else jnp.add
     reference = frame.at(jax.tree.map(together, *map(frame.summary, pair)))
     return frame.restore(reference, jax.tree.map(jnp.add, *(frame.express(state, reference) for state in pair)))
+
+
+def _combined(merge: Merge, axes: Sequence[Sequence[str]], pair: Sequence[State]) -> State:
+    return combine_blocks(merge.monoid, merge.tree, axes, *pair)
 
 
 def _refused(shaped: Shaped, claim: str, cuts: Mapping[str, Cut]) -> KernelError:
