@@ -120,14 +120,22 @@ def read_mapping(value: Any, what: str, error: Error = GraphError) -> dict[Any, 
     _refuse(what, "a mapping", value, error, 'Write it in braces, such as {"batch": 8}.')
 
 
-def read_list(value: Any, what: str, error: Error = GraphError) -> tuple[Any, ...]:
+def read_list(value: Any, what: str, error: Error = GraphError, *, or_one: str = "") -> tuple[Any, ...]:
     """A tuple or a list, as a tuple.
+
+    Args:
+      value: what was given.
+      what: how errors call it.
+      error: the class of what is raised.
+      or_one: what may stand there without brackets, such as `a string`; the caller has looked for it.
 
     Raises:
       TapestryError: of the class `error`, when `value` is neither.
     """
     if isinstance(value, tuple | list):
         return tuple(cast("Sequence[Any]", value))
+    if or_one:
+        _refuse(what, f"{or_one}, or a list of them", value, error, "Write one of them, or several in brackets.")
     _refuse(what, "a tuple or a list", value, error, "Write it in brackets.")
 
 

@@ -79,7 +79,8 @@ def read_boundary(boundary: str | Sequence[str], where: str) -> str | tuple[str,
     Raises:
       SignatureError: for one that does not exist.
     """
-    listed = (boundary,) if isinstance(boundary, str) else read_list(boundary, f"boundary= of {where}", SignatureError)
+    what, modes = f"boundary= of {where}", ", ".join(f'"{mode}"' for mode in BOUNDARIES)
+    listed = (boundary,) if isinstance(boundary, str) else read_list(boundary, what, SignatureError, or_one=modes)
     check_boundary(listed, where, BOUNDARIES)
     return boundary if isinstance(boundary, str) else listed
 

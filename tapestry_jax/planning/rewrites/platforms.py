@@ -25,14 +25,15 @@ def read_platforms(platforms: Any) -> Platforms:
       PlanError: for what is no name of a platform as lowering knows it.
     """
     given: Any = (platforms,) if isinstance(platforms, str) else platforms
-    listed = () if given is None else read_list(given, "platforms= of tp.plan", PlanError)
+    names = '"cpu", "cuda", "rocm", "tpu"'
+    listed = () if given is None else read_list(given, "platforms= of tp.plan", PlanError, or_one=names)
     for name in listed:
         if not isinstance(name, str) or name not in PLATFORMS:
             raise PlanError(
                 message(
                     "platforms names no platform that programs are lowered for",
                     f"got {spelt(name, 40)}",
-                    remedy='Give some of "cpu", "cuda", "rocm", "tpu".',
+                    remedy=f"Give some of {names}.",
                 )
             )
     return tuple(map(str, listed))
