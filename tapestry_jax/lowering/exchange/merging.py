@@ -15,7 +15,7 @@ from combinators.claims.outside import outside
 from combinators.declared.compared import wide
 from combinators.errors import KernelError, message
 from combinators.kernels.captured import program_at
-from combinators.merging.blocks import combine_blocks
+from combinators.merging.blocks import Axes, combine_blocks
 from combinators.merging.foreign import is_foreign
 from combinators.merging.monoid import Monoid
 from combinators.merging.parts import SideBySide
@@ -103,7 +103,7 @@ def _fails(shaped: Shaped, types: Sequence[Struct], claim: str) -> bool:
     asked = [each for each in merges(shaped) if is_foreign(each.monoid)]
     merge: Callable[[State, State], State] = partial(combine_blocks, operation.monoid, shaped.state_tree, carrier)
     if _is_of_its_parts(operation.monoid):
-        merge = partial(_by_parts, shaped, asked)
+        merge = partial(_by_parts, shaped, asked, _combined)
     else:
         asked = merges(shaped)
 
@@ -120,7 +120,7 @@ def _fails(shaped: Shaped, types: Sequence[Struct], claim: str) -> bool:
         return merges_otherwise(boxed, both, over, None if over is None else [axes.index(over) for axes in carrier])
     if claim == COMMUTATIVE:
         return merges_otherwise(boxed, Claimed(2, lambda s: merge(*s), lambda s: merge(s[1], s[0])))
-    return merges_otherwise(boxed, Claimed(2, lambda s: merge(*s), partial(_by_devices, shaped, asked)))
+    return merges_otherwise(boxed, Claimed(2, lambda s: merge(*s), lambda s: _by_parts(shaped, asked, _by_devices, *s)))
 
 
 def _is_of_its_parts(monoid: Monoid) -> bool:
@@ -128,46 +128,32 @@ def _is_of_its_parts(monoid: Monoid) -> bool:
     return not monoid.parts or (isinstance(monoid.combine, SideBySide) and all(map(_is_of_its_parts, monoid.parts)))
 
 
-def _by_parts(shaped: Shaped, parts: Sequence[Merge], *states: State) -> State:
-    """Two states of which only some parts are merged, the others left as they are in the first."""
+def _by_parts(shaped: Shaped, parts: Sequence[Merge], merge: Callable[..., State], *states: State) -> State:
+    """Two states of which some parts are merged, each in its way, and all else is left as it is in the first."""
     total = list(states[0])
-    for each in parts:
-        _put(total, each, combine_blocks(each.monoid, each.tree, *_of_part(shaped, each, states)))
+    for part in parts:
+        axes = [tuple(shaped.carrier[i]) for i in part.leaves]
+        merged = merge(part, axes, [[state[i] for i in part.leaves] for state in states])
+        for position, leaf in zip(part.leaves, merged, strict=True):
+            total[position] = leaf
     return total
 
 
-def _by_devices(shaped: Shaped, parts: Sequence[Merge], states: Sequence[State]) -> State:
-    """Two states whose parts are merged as those of two devices: natively, in a frame, or by the `combine` of each."""
-    total = list(states[0])
-    for each in parts:
-        axes, *pair = _of_part(shaped, each, states)
-        framed = each.kind == "frame"
-        _put(
-            total, each, _in_frame(each, axes, pair) if framed else combine_blocks(each.monoid, each.tree, axes, *pair)
-        )
-    return total
+def _combined(part: Merge, axes: Sequence[Axes], pair: Sequence[State]) -> State:
+    return combine_blocks(part.monoid, part.tree, axes, *pair)
 
 
-def _of_part(shaped: Shaped, part: Merge, states: Sequence[State]) -> list[Any]:
-    """The axes of the leaves of a part, then these leaves of every state."""
-    return [[shaped.carrier[i] for i in part.leaves], *([state[i] for i in part.leaves] for state in states)]
+def _by_devices(part: Merge, axes: Sequence[Axes], pair: Sequence[State]) -> State:
+    """As those of two devices: in a frame, or by the `combine` of the part."""
+    return _in_frame(part, axes, pair) if part.kind == "frame" else _combined(part, axes, pair)
 
 
-def _put(total: State, part: Merge, merged: Sequence[Any]) -> None:
-    for position, leaf in zip(part.leaves, merged, strict=True):
-        total[position] = leaf
-
-
-def _in_frame(merge: Merge, axes: Sequence[Sequence[str]], pair: Sequence[State]) -> State:
-    frame = mapped_frame(merge, [tuple(each) for each in axes], pair[0])
+def _in_frame(merge: Merge, axes: Sequence[Axes], pair: Sequence[State]) -> State:
+    frame = mapped_frame(merge, axes, pair[0])
     assert merge.monoid.frame is not None
     together = jnp.maximum if merge.monoid.frame.merge == "max" else jnp.add
     reference = frame.at(jax.tree.map(together, *map(frame.summary, pair)))
     return frame.restore(reference, jax.tree.map(jnp.add, *(frame.express(state, reference) for state in pair)))
-
-
-def _combined(merge: Merge, axes: Sequence[Sequence[str]], pair: Sequence[State]) -> State:
-    return combine_blocks(merge.monoid, merge.tree, axes, *pair)
 
 
 def _refused(shaped: Shaped, claim: str, cuts: Mapping[str, Cut]) -> KernelError:
