@@ -22,6 +22,8 @@ from combinators.index_space.signature import Signature
 
 # A fold is put together of so many boxes; of two parts where there are more.
 _MOST_PIECES = 16
+# So many boxes are held to the whole at once.
+_MOST_BOXES = 1 << 10
 
 Sizes = dict[str, int]
 
@@ -81,9 +83,14 @@ class Parts:
 
     @cached_property
     def corners(self) -> list[dict[str, int]]:
-        """Where the first box begins along what is cut and not folded, and the last."""
-        both = (False, True) if self.mapped else (False,)
-        return [{dim: (self.sizes[dim] - self.box[dim]) * last for dim in self.mapped} for last in both]
+        """Where the first box begins along what is cut and not folded, and the last; then those between them."""
+        ends = {dim: self.sizes[dim] - self.box[dim] for dim in self.mapped}
+        found = [dict.fromkeys(ends, 0), ends] if ends else [{}]
+        starts = [range(0, end + 1, self.box[dim]) for dim, end in ends.items()]
+        # Of very many some, as far apart as each other.
+        step = -(-math.prod(map(len, starts)) // _MOST_BOXES)
+        between = itertools.islice(itertools.product(*starts), 0, None, step)
+        return found + [each for place in between if (each := dict(zip(ends, place, strict=True))) not in found]
 
     def blocks(self, kernel: Boxed, arrays: Sequence[Any], corner: Mapping[str, int]) -> list[list[Any]]:
         """What each part reads of the operands."""

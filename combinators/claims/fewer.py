@@ -118,10 +118,12 @@ def _with_own_code(kernel: Boxed, box: Mapping[str, int], less: Sizes, part: Siz
         for dim, size in kernel.sizes.items()
     }
 
+    whole = {size: less[dim] for dim, size in kernel.sizes.items()}
+
     def at(sizes: Sizes) -> Any:
         small = kernel.at(sizes)
         own = kernel.at({dim: owns[dim].get(size, size) for dim, size in sizes.items()})
-        return None if small is None or own is None else shrunk(own, small.in_avals)
+        return None if small is None or own is None else shrunk(own, small.in_avals, whole)
 
     return replace(kernel, at=at)
 

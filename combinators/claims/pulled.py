@@ -51,7 +51,7 @@ def _parts_pull_otherwise(kernel: Boxed, parts: Parts) -> bool:
     # Sums of few bits are other numbers in each order.
     if len(parts.boxes) > 1 and parts.rounds:
         return False
-    return any(_corner_pulls_otherwise(kernel, parts, corner) for corner in parts.corners)
+    return any(_corner_pulls_otherwise(kernel, parts, corner) for corner in parts.corners[:2])
 
 
 def _corner_pulls_otherwise(kernel: Boxed, parts: Parts, corner: Mapping[str, int]) -> bool:

@@ -72,8 +72,8 @@ def test_it_is_the_code_of_many() -> None:
     "function",
     [
         lambda x: x[:50_001].sum(0),
-        lambda x: jax.lax.dynamic_index_in_dim(x, 70_000),
-        lambda x: jnp.where(jnp.arange(len(x)) < 70_000, x[:, 0], 0),
+        lambda x: x[:, 0] + jnp.arange(len(x)) * 200_000,
+        lambda x: x.at[np.full(2000, 70_000)].set(0),
         lambda x: x.reshape(32, -1, 3).sum(1),
         lambda x: jax.lax.associative_scan(jnp.add, x),
         lambda x: x.sum(0) / math.sqrt(len(x)),
@@ -82,8 +82,8 @@ def test_it_is_the_code_of_many() -> None:
     ],
     ids=[
         "some rows",
-        "one row",
-        "places before one",
+        "a number beyond all rows",
+        "many places",
         "more groups than rows",
         "halves of halves",
         "a root",
@@ -93,6 +93,42 @@ def test_it_is_the_code_of_many() -> None:
 )
 def test_of_other_programs_nothing_is_known(function: Any) -> None:
     assert shrunk(jax.make_jaxpr(function)(struct(MANY, 3)), [struct(FEW, 3)]) is None
+
+
+PLACES = {
+    "a place": (lambda x: x.at[70_000].set(0), lambda x: x.at[5].set(0)),
+    "some places": (lambda x: x.at[np.array([3, 70_000])].add(1), lambda x: x.at[np.array([3, 5])].add(1)),
+    "one row": (lambda x: jax.lax.dynamic_index_in_dim(x, 70_000), lambda x: x[5:6]),
+    "before one": (
+        lambda x: jnp.where(jnp.arange(len(x)) < 70_000, x[:, 0], 0),
+        lambda x: jnp.where(jnp.arange(len(x)) < 5, x[:, 0], 0),
+    ),
+    "a row of a box": (lambda x: x.at[90_000].set(0), lambda x: x.at[7].set(0)),
+    "the last of what stays": (lambda x: x.at[:, 2].set(0), lambda x: x.at[:, 2].set(0)),
+}
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_places_are_as_far_along_few_cells(name: str) -> None:
+    function, expected = PLACES[name]
+    x = np.random.default_rng(0).normal(size=(FEW, 3)).astype(np.float32)
+    (found,) = as_function(shrunk(jax.make_jaxpr(function)(struct(MANY, 3)), [struct(FEW, 3)]))(x)
+    np.testing.assert_array_equal(found, expected(jnp.asarray(x)))
+
+
+def test_places_of_a_box_are_those_of_the_whole() -> None:
+    program = jax.make_jaxpr(lambda x: x.at[70_000].set(0, mode="drop"))(struct(MANY // 2, 3))
+    x = np.ones((FEW // 2, 3), np.float32)
+    assert shrunk(program, [struct(FEW // 2, 3)]) is None  # of that alone it is no place
+    (found,) = as_function(shrunk(program, [struct(FEW // 2, 3)], {MANY: FEW, 3: 3}))(x)
+    np.testing.assert_array_equal(found, x)
+
+
+def test_a_place_along_what_stays_stays() -> None:
+    long = 5000
+    program = jax.make_jaxpr(lambda x: x.at[:, long - 1].set(0))(struct(MANY, long))
+    (found,) = as_function(shrunk(program, [struct(FEW, long)]))(np.ones((FEW, long), np.float32))
+    np.testing.assert_array_equal(np.flatnonzero(found[0] == 0), [long - 1])
 
 
 def test_few_cells_are_no_more_than_other_numbers_of_a_program() -> None:
