@@ -132,13 +132,23 @@ def _is_alike(kernel: Boxed, less: Parts, own: Sizes, box: Sizes) -> bool:
     """Whether the programs of fewer cells are those of all of them, but for sizes."""
     for sizes, fewer in ((own, less.sizes), (box, less.box)):
         program, other = kernel.at(sizes), kernel.at(fewer)
-        if program is None or other is None or not alike_but_sizes(program, other):
-            return False
-        # What is no size may be a place that few cells do not reach.
-        reached = min((fewer[dim] for dim in own if fewer[dim] != sizes[dim]), default=0)
-        if any(reached <= number <= math.prod(own.values()) for number in _literals(program.jaxpr)):
+        if program is None or other is None or not is_alike(program, other, sizes, fewer, math.prod(own.values())):
             return False
     return True
+
+
+def is_alike(program: Any, other: Any, sizes: Sizes, fewer: Sizes, cells: int) -> bool:
+    """Whether a program of fewer cells is that of many but for sizes, and no number of it may be a place among those.
+
+    Args:
+      program: a closed jaxpr on many cells.
+      other: that on fewer.
+      sizes: of the dimensions where there are many.
+      fewer: of the dimensions where there are fewer.
+      cells: how many there are of the whole.
+    """
+    reached = min((fewer[dim] for dim in sizes if fewer[dim] != sizes[dim]), default=0)
+    return alike_but_sizes(program, other) and not any(reached <= each <= cells for each in _literals(program.jaxpr))
 
 
 def _less(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
 
 from combinators.claims.cut import plain
+from combinators.claims.fewer import is_alike
 from combinators.claims.outside import outside
 from combinators.claims.provenance import is_ours
 from combinators.claims.standing import gives_otherwise
@@ -70,21 +71,54 @@ def _differs(shaped: Shaped, entry: Dense, blocks: Sequence[Any], box: Mapping[s
     kinds = [Struct(each.shape, wide(each)) for each in given], given
 
     def ask() -> bool:
-        for types, sizes in itertools.product(kinds, _sizes(shaped, entry, box)):
-            structs = block_structs(shaped.signature, types, sizes)
-            if entry.why_not(shaped.operation, structs, ()):
+        for types in kinds:
+            found = list(_pairs(shaped, entry, types, box))
+            # What is asked of wide floats is told of those alone, unless a kernel rounds by itself.
+            if not found or (types != given and any(rounds(each) for _, *pair in found for each in pair)):
                 continue
-            own = program_at(_leaves(shaped, shaped.operation.kernel, "state"), structs)
-            other = program_at(_leaves(shaped, entry.kernel, entry.gives), structs)
-            if own is None or other is None or _types(own) != _types(other):
-                continue  # refused by its shapes and dtypes, where it runs
-            if types != given and (rounds(own) or rounds(other)):
-                continue
-            if not is_large(own) and not is_large(other):
-                return gives_otherwise(shaped.signature, sizes, own, other)
+            return any(gives_otherwise(shaped.signature, sizes, own, other) for sizes, own, other in _needed(found))
         return False
 
     return outside(ask)
+
+
+def _pairs(
+    shaped: Shaped, entry: Dense, types: Sequence[Struct], box: Mapping[str, int]
+) -> Iterator[tuple[dict[str, int], Any, Any]]:
+    """At every size that is asked the programs of the operation's own kernel and of another, where both can be run."""
+    found = False
+    for sizes in _sizes(shaped, entry, box):
+        if (pair := _pair(shaped, entry, types, sizes)) is not None:
+            found = True
+            yield sizes, *pair
+    # Few cells along what it needs whole too, where it cannot be run otherwise.
+    small = plain(shaped.signature)
+    few = {dim: min(size, _FEW) if dim in small else size for dim, size in shaped.sizes.items()}
+    if not found and (pair := _pair(shaped, entry, types, few)) is not None:
+        yield few, *pair
+
+
+def _pair(shaped: Shaped, entry: Dense, types: Sequence[Struct], sizes: dict[str, int]) -> tuple[Any, Any] | None:
+    structs = block_structs(shaped.signature, types, sizes)
+    if entry.why_not(shaped.operation, structs, ()):
+        return None
+    own = program_at(_leaves(shaped, shaped.operation.kernel, "state"), structs)
+    other = program_at(_leaves(shaped, entry.kernel, entry.gives), structs)
+    if own is None or other is None or _types(own) != _types(other):
+        return None  # refused by its shapes and dtypes, where it runs
+    return None if is_large(own) or is_large(other) else (own, other)
+
+
+def _needed(found: Sequence[tuple[dict[str, int], Any, Any]]) -> Iterator[tuple[dict[str, int], Any, Any]]:
+    """The first, of the fewest cells; others where one of their two programs differs from it by more than sizes."""
+    few, *pair = found[0]
+    yield found[0]
+    for place, (sizes, *programs) in enumerate(found[1:], 1):
+        cells, pairs = math.prod(sizes.values()), list(zip(programs, pair, strict=True))
+        if sizes not in [each for each, *_ in found[:place]] and not all(
+            is_alike(program, first, sizes, few, cells) for program, first in pairs
+        ):
+            yield sizes, *programs
 
 
 def _types(program: Any) -> list[Any]:
@@ -92,12 +126,12 @@ def _types(program: Any) -> list[Any]:
 
 
 def _sizes(shaped: Shaped, entry: Dense, box: Mapping[str, int]) -> Iterator[dict[str, int]]:
-    """Sizes at which a kernel may stand in: few cells along what it does not need whole, or all of them."""
+    """Sizes at which a kernel may stand in: few cells along what it does not need whole, those of a box, and all."""
     whole = entry.needs_whole(shaped.operation)
     small = plain(shaped.signature)
     yield {dim: min(size, _FEW) if dim in small - whole else size for dim, size in shaped.sizes.items()}
     yield {dim: shaped.sizes[dim] if dim in whole else size for dim, size in box.items()}
-    yield {dim: min(size, _FEW) if dim in small else size for dim, size in shaped.sizes.items()}
+    yield dict(shaped.sizes)
 
 
 def _leaves(shaped: Shaped, kernel: Callable[..., Any], gives: str) -> Callable[..., list[Any]]:

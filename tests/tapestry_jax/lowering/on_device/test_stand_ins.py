@@ -49,6 +49,22 @@ FALSE: dict[str, Any] = {
     "another result": tp.Reduce(
         summed, FOLDED, tp.monoids.Sum, present=jnp.abs, dense=[tp.Dense(summed, whole=("u",))]
     ),
+    "of more cells than a few": tp.Map(
+        jnp.sin, MAPPED, dense=[tp.Dense(lambda x: jnp.sin(x) if len(x) <= 2 else x, whole=())]
+    ),
+    "of all cells alone": tp.Map(
+        jnp.sin, MAPPED, dense=[tp.Dense(lambda x: jnp.sin(x) if len(x) <= 4 else x, whole=())]
+    ),
+    "at one place": tp.Map(jnp.sin, MAPPED, dense=[tp.Dense(lambda x: jnp.sin(x).at[5].set(0), whole=())]),
+    "at one place of what is whole": tp.Map(
+        jnp.sin, MAPPED, dense=[tp.Dense(lambda x: jnp.sin(x).at[:, 2].set(0), whole=("u",))]
+    ),
+    "a fold of more cells than a few": tp.Reduce(
+        summed,
+        FOLDED,
+        tp.monoids.Sum,
+        dense=[tp.Dense(lambda x: summed(x) * (1 if x.shape[1] <= 2 else 2), whole=("t",))],
+    ),
     "of blocks that are large enough": tp.Map(
         jnp.sin, MAPPED, dense=[tp.Dense(lambda x: x, whole=("u",), takes=lambda x: x.shape[0] > 1)]
     ),
