@@ -21,6 +21,7 @@ from combinators.claims.running import Run, told
 from combinators.claims.slopes import pullback
 from combinators.declared.compared import differ
 from combinators.declared.drawn import drawn, moved
+from combinators.declared.runnable import equations_in
 from combinators.kernels.jaxprs import as_function
 
 _ROUNDS = 2
@@ -28,6 +29,8 @@ _ROUNDS = 2
 _SHARE = 1 / 4
 # Of many cells some are equal by rounding, and what they share of a slope is up to the order in which they are taken.
 _ENOUGH = 1 / 1024
+# Boxes that are asked beside each other, of so many equations together: that may be compiled.
+_MOST_BOXES, _MOST_EQUATIONS = 64, 256
 # At a kink one draw may differ by chance.
 _DIFFERING = 2
 
@@ -51,10 +54,15 @@ def _parts_pull_otherwise(kernel: Boxed, parts: Parts) -> bool:
     # Sums of few bits are other numbers in each order.
     if len(parts.boxes) > 1 and parts.rounds:
         return False
-    return any(_corner_pulls_otherwise(kernel, parts, corner) for corner in parts.corners[:2])
+    # The first box and the last alone, then the others beside each other: each question is a program of its own.
+    ends, between = parts.corners[:2], parts.corners[2:]
+    most = max(1, min(_MOST_BOXES, _MOST_EQUATIONS // equations_in(parts.programs[tuple(parts.box.values())])))
+    asked = [*([corner] for corner in ends), between[:: -(-len(between) // most) or 1]]
+    return any(_pull_otherwise(kernel, parts, corners) for corners in filter(None, asked))
 
 
-def _corner_pulls_otherwise(kernel: Boxed, parts: Parts, corner: Mapping[str, int]) -> bool:
+def _pull_otherwise(kernel: Boxed, parts: Parts, corners: Sequence[Mapping[str, int]]) -> bool:
+    """Whether boxes that begin at some corners pull back something else than what the whole has there does."""
     program = parts.programs[tuple(parts.sizes.values())]
     structs = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in program.in_avals]
 
@@ -62,11 +70,13 @@ def _corner_pulls_otherwise(kernel: Boxed, parts: Parts, corner: Mapping[str, in
         leaves = _joined(parts, [parts.sizes], [arrays])
         return [
             leaf[slices(axes, corner, parts.box, parts.sizes, leaf)]
+            for corner in corners
             for axes, leaf in zip(kernel.shown, leaves, strict=True)
         ]
 
     def of_boxes(*arrays: Any) -> list[Any]:
-        return _joined(parts, parts.boxes, parts.blocks(kernel, arrays, corner))
+        found = (_joined(parts, parts.boxes, parts.blocks(kernel, arrays, corner)) for corner in corners)
+        return list(itertools.chain.from_iterable(found))
 
     programs = [jax.make_jaxpr(each)(*structs) for each in (of_whole, of_boxes)]
 

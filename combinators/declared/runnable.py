@@ -89,6 +89,11 @@ def is_known(program: Any) -> bool:
     return names <= PRIMITIVES.keys() | CONTROL.keys() | {"reduce"}
 
 
+def equations_in(program: Any) -> int:
+    """How many equations a closed jaxpr holds, inner programs included: at least one."""
+    return 1 + sum(1 for _ in _equations(program.jaxpr, 1))
+
+
 def excess(program: Any) -> float:
     """How many times more cells a closed jaxpr takes and gives, or computes, than are run."""
     computed = sum(times * work(equation) for equation, times in _equations(program.jaxpr, 1))

@@ -58,6 +58,34 @@ def test_it_is_seen_among_more_cells_than_are_run(name: str) -> None:
     refused(KERNELS[name](20_000_000), "n", MANY, "devices")
 
 
+SLOPES: dict[str, Callable[[Any], Any]] = {
+    "stopped": lambda x: x.at[4].set(jax.lax.stop_gradient(x)[4]),
+    "stopped in a slice": lambda x: x.at[4:5].set(jax.lax.stop_gradient(x)[4:5]),
+    "chosen": lambda x: jnp.where(jnp.zeros(len(x)).at[4].set(1) > 0, jax.lax.stop_gradient(x), x),
+}
+
+
+@pytest.mark.parametrize("plan", FOUR)
+@pytest.mark.parametrize("name", SLOPES)
+def test_a_place_of_slopes_alone_is_seen(name: str, plan: str) -> None:
+    refused(tp.Map(SLOPES[name], "n -> n"), "n", LENGTH, plan)
+
+
+@pytest.mark.parametrize("plan", FOUR)
+def test_a_place_of_a_derivative_that_somebody_wrote_is_seen(plan: str) -> None:
+    @jax.custom_vjp
+    def without_four(x: Any) -> Any:
+        return x
+
+    without_four.defvjp(lambda x: (x, None), lambda _, slope: (slope.at[4].set(0),))
+    devices, entry = FOUR[plan]
+    x = np.arange(1.0, 1 + LENGTH, dtype=np.float32)
+    compiled = tp.plan(tp.trace(tp.Map(without_four, "n -> n"), x), tp.mesh(d=devices), {"n": entry}).compile()
+    np.testing.assert_array_equal(compiled(x), x)
+    with pytest.raises(tp.PlanError, match="somebody wrote it, and it is false of parts"):
+        jax.grad(lambda x: compiled(x).sum())(x)
+
+
 @pytest.mark.parametrize("plan", FOUR)
 def test_places_along_what_is_whole_are_taken(plan: str) -> None:
     devices, entry = FOUR[plan]
