@@ -69,7 +69,7 @@ def draws(signature: Signature, parts: Parts, effort: Effort) -> Iterator[tuple[
 
     for arrays in drawn(signature, program, sizes, rounds):
         yield arrays, moved
-    if any(map(_selects, (*parts.programs.values(), *parts.joined.values()))):
+    if any(map(selects, (*parts.programs.values(), *parts.joined.values()))):
         rng, before = np.random.default_rng(0), effort.left
         often = _OFTENER if any(map(_turns, parts.programs.values())) else _OFTEN
         for number, arrays in enumerate(drawn(signature, program, sizes, often, rounds)):
@@ -93,14 +93,14 @@ def _unmoved(array: Any, way: int = 0) -> Any:
     return array
 
 
-def _selects(program: Any) -> bool:
+def selects(program: Any) -> bool:
     """Whether a program may give the same for other operands: it compares, takes extrema or ways, or has no floats."""
     jaxpr = getattr(program, "jaxpr", program)
     return not _are_floats(jaxpr.outvars) or any(map(_may_select, jaxpr.eqns))
 
 
 def _may_select(equation: Any) -> bool:
-    return equation.primitive.name not in _SMOOTH or any(map(_selects, programs_inside(equation)))
+    return equation.primitive.name not in _SMOOTH or any(map(selects, programs_inside(equation)))
 
 
 def _turns(program: Any) -> bool:

@@ -15,7 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from combinators.claims.cut import Boxed, Parts, slices
+from combinators.claims.cut import Boxed, Parts, parts_of, slices
+from combinators.claims.draws import selects
 from combinators.claims.fewer import asked_at
 from combinators.claims.running import Run, told
 from combinators.claims.slopes import pullback
@@ -24,7 +25,11 @@ from combinators.declared.drawn import drawn, moved
 from combinators.declared.runnable import equations_in
 from combinators.kernels.jaxprs import as_function
 
-_ROUNDS = 2
+Corner = Mapping[str, int]
+"""Where a box begins along what is cut and mapped."""
+
+# What selects pulls back the same of many numbers by chance.
+_ROUNDS, _OFTEN = 2, 8
 # What pulls back runs forward first, and holds both.
 _SHARE = 1 / 4
 # Of many cells some are equal by rounding, and what they share of a slope is up to the order in which they are taken.
@@ -54,46 +59,83 @@ def _parts_pull_otherwise(kernel: Boxed, parts: Parts) -> bool:
     # Sums of few bits are other numbers in each order.
     if len(parts.boxes) > 1 and parts.rounds:
         return False
-    # The first box and the last alone, then the others beside each other: each question is a program of its own.
-    ends, between = parts.corners[:2], parts.corners[2:]
+    ends = parts.corners[:2] if parts.mapped else []
+    if any(_pull_otherwise(kernel, [(parts, corner)]) for corner in ends):
+        return True
+    # All boxes beside each other pull back all that the whole does, whatever a derivative makes of nothing.
+    return bool(every := _all_boxes(kernel, parts)) and _pull_otherwise(kernel, every, covers=True)
+
+
+def _all_boxes(kernel: Boxed, parts: Parts) -> list[tuple[Parts, Corner]]:
+    """Boxes that hold every cell once, the last ones smaller where they are; of many cells as many as are asked."""
     most = max(1, min(_MOST_BOXES, _MOST_EQUATIONS // equations_in(parts.programs[tuple(parts.box.values())])))
-    asked = [*([corner] for corner in ends), between[:: -(-len(between) // most) or 1]]
-    return any(_pull_otherwise(kernel, parts, corners) for corners in filter(None, asked))
+    sizes = dict(parts.sizes)
+    for dim in parts.mapped:
+        if (count := -(-parts.sizes[dim] // parts.box[dim])) > most:
+            count, sizes[dim] = most, most * parts.box[dim]
+        most //= count
+    cuts = [
+        [(low, min(parts.box[dim], sizes[dim] - low)) for low in range(0, sizes[dim], parts.box[dim])]
+        for dim in parts.mapped
+    ]
+    made: dict[tuple[int, ...], Parts | None] = {}
+    found: list[tuple[Parts, Corner]] = []
+    for place in itertools.product(*cuts):
+        box = {**parts.box, **{dim: size for dim, (_, size) in zip(parts.mapped, place, strict=True)}}
+        key = tuple(box.values())
+        if key not in made:
+            same = sizes == parts.sizes and box == parts.box
+            made[key] = parts if same else parts_of(kernel, sizes, box, parts.share)
+        if (part := made[key]) is None:
+            return []
+        found.append((part, {dim: low for dim, (low, _) in zip(parts.mapped, place, strict=True)}))
+    return found
 
 
-def _pull_otherwise(kernel: Boxed, parts: Parts, corners: Sequence[Mapping[str, int]]) -> bool:
-    """Whether boxes that begin at some corners pull back something else than what the whole has there does."""
+def _pull_otherwise(kernel: Boxed, boxes: Sequence[tuple[Parts, Corner]], *, covers: bool = False) -> bool:
+    """Whether boxes pull back something else than what the whole has there does.
+
+    Args:
+      kernel: on all of its cells.
+      boxes: of one whole, and where each begins.
+      covers: whether each cell lies in one of them.
+    """
+    parts = boxes[0][0]
     program = parts.programs[tuple(parts.sizes.values())]
     structs = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in program.in_avals]
 
     def of_whole(*arrays: Any) -> list[Any]:
         leaves = _joined(parts, [parts.sizes], [arrays])
         return [
-            leaf[slices(axes, corner, parts.box, parts.sizes, leaf)]
-            for corner in corners
+            leaf[slices(axes, corner, part.box, part.sizes, leaf)]
+            for part, corner in boxes
             for axes, leaf in zip(kernel.shown, leaves, strict=True)
         ]
 
     def of_boxes(*arrays: Any) -> list[Any]:
-        found = (_joined(parts, parts.boxes, parts.blocks(kernel, arrays, corner)) for corner in corners)
+        found = (_joined(part, part.boxes, part.blocks(kernel, arrays, corner)) for part, corner in boxes)
         return list(itertools.chain.from_iterable(found))
 
     programs = [jax.make_jaxpr(each)(*structs) for each in (of_whole, of_boxes)]
+    pulled = [pullback(each, turned=True) for each in programs]
+    nothing = [] if covers else [pullback(programs[0], 0)]
+    rounds = _OFTEN if any(selects(each) for each in pulled if each is not None) else _ROUNDS
 
     def asked(runs: Sequence[Run]) -> Iterator[bool]:
-        whole, boxes, of_nothing = runs
-        for arrays in drawn(kernel.signature, program, parts.sizes, _ROUNDS):
-            if any(map(np.any, of_nothing(arrays))):
+        whole, cut, *of_nothing = runs
+        for number, arrays in enumerate(drawn(kernel.signature, program, parts.sizes, rounds)):
+            if any(np.any(each) for run in of_nothing for each in run(arrays)):
                 return  # of cells outside of the corner, too, of which the boxes know nothing
-            one, near = whole(arrays), whole(list(map(moved, arrays)))
-            again = partial(_moved, boxes, arrays)
-            yield differ(one, boxes(arrays), near, again, exact=False, allowed=parts.tolerances)
+            given = [*arrays, np.float32(number)]
+            one, near = whole(given), whole([*map(moved, arrays), given[-1]])
+            again = partial(_moved, cut, given)
+            yield differ(one, cut(given), near, again, exact=False, allowed=parts.tolerances)
 
-    return told([*map(pullback, programs), pullback(programs[0], 0)], asked, _DIFFERING)
+    return told([*pulled, *nothing], asked, _DIFFERING)
 
 
 def _moved(boxes: Run, arrays: Sequence[Any], way: int) -> list[Any]:
-    return boxes([moved(array, way) for array in arrays])
+    return boxes([*(moved(array, way) for array in arrays[:-1]), arrays[-1]])
 
 
 def _joined(parts: Parts, sizes: Sequence[Mapping[str, int]], blocks: Sequence[Sequence[Any]]) -> list[Any]:

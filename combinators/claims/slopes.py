@@ -11,13 +11,17 @@ import jax.numpy as jnp
 from combinators.index_space.tensor_type import is_inexact
 from combinators.kernels.jaxprs import as_function
 
+# Cotangents of two results are not the same numbers.
+_APART = 0.618
 
-def pullback(program: Any, scale: int = 1) -> Any:
+
+def pullback(program: Any, scale: int = 1, *, turned: bool = False) -> Any:
     """The closed jaxpr from the operands to slopes of those that have one, of a cotangent of both signs.
 
     Args:
       program: a closed jaxpr.
       scale: of the cotangent; of 0 what a derivative makes of nothing.
+      turned: whether it takes one number more, behind the operands: of each the cotangent is another one.
 
     Returns:
       None where it has no derivative.
@@ -27,7 +31,9 @@ def pullback(program: Any, scale: int = 1) -> Any:
         return None
     run = as_function(program)
 
-    def slopes(*arrays: Any) -> list[Any]:
+    def slopes(*operands: Any) -> list[Any]:
+        arrays, turn = (operands[:-1], operands[-1]) if turned else (operands, 0.0)
+
         def total(*chosen: Any) -> list[Any]:
             given = list(arrays)
             for number, array in zip(floats, chosen, strict=True):
@@ -36,17 +42,18 @@ def pullback(program: Any, scale: int = 1) -> Any:
             return [leaf for leaf in map(jnp.asarray, run(*given)) if is_inexact(leaf.dtype)]
 
         leaves, pull = jax.vjp(total, *(arrays[number] for number in floats))
-        return list(pull([scale * _cotangent(leaf) for leaf in leaves]))
+        return list(pull([scale * _cotangent(leaf, turn + _APART * number) for number, leaf in enumerate(leaves)]))
 
+    structs = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in program.in_avals]
     try:
-        return jax.make_jaxpr(slopes)(*(jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in program.in_avals))
+        return jax.make_jaxpr(slopes)(*structs, *([jax.ShapeDtypeStruct((), jnp.float32)] * turned))
     except Exception:  # noqa: BLE001 - a kernel need have no derivative, and may say so in any way
         return None
 
 
-def _cotangent(leaf: Any) -> Any:
+def _cotangent(leaf: Any, turn: Any) -> Any:
     """Numbers of both signs that do not add up to nothing; of a cell the same, however many there are behind it."""
-    axes = [jnp.cos(1.0 + jnp.arange(size)) for size in leaf.shape]
+    axes = [jnp.cos(1.0 + turn + jnp.arange(size)) for size in leaf.shape]
     outer = reduce(lambda one, other: one[..., None] * other, axes, jnp.ones(()))
     return outer.astype(leaf.dtype)
 
