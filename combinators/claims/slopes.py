@@ -54,7 +54,7 @@ def pullback(program: Any, scale: int = 1, *, turned: bool = False) -> Any:
 def _cotangent(leaf: Any, turn: Any) -> Any:
     """Numbers of both signs that do not add up to nothing; of a cell the same, however many there are behind it."""
     axes = [jnp.cos(1.0 + turn + jnp.arange(size)) for size in leaf.shape]
-    outer = reduce(lambda one, other: one[..., None] * other, axes, jnp.ones(()))
+    outer = reduce(lambda one, other: one[..., None] * other, axes, jnp.cos(jnp.asarray(turn, float)))
     return outer.astype(leaf.dtype)
 
 
