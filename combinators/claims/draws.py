@@ -71,7 +71,7 @@ def draws(signature: Signature, parts: Parts, effort: Effort) -> Iterator[tuple[
         yield arrays, moved
     if any(map(selects, (*parts.programs.values(), *parts.joined.values()))):
         rng, before = np.random.default_rng(0), effort.left
-        often = _OFTENER if any(map(_turns, parts.programs.values())) else _OFTEN
+        often = _OFTENER if any(map(turns, parts.programs.values())) else _OFTEN
         for number, arrays in enumerate(drawn(signature, program, sizes, often, rounds)):
             if before - effort.left + number * cells_of(program) // _NUMBERS > _CHEAP:
                 break
@@ -103,11 +103,11 @@ def _may_select(equation: Any) -> bool:
     return equation.primitive.name not in _SMOOTH or any(map(selects, programs_inside(equation)))
 
 
-def _turns(program: Any) -> bool:
+def turns(program: Any) -> bool:
     """Whether data decide what a program does next: a choice that none of its numbers makes, or a loop until one."""
     return any(
         (equation.primitive.name in _TURNING and not is_literal(equation.invars[0]))
-        or any(map(_turns, programs_inside(equation)))
+        or any(map(turns, programs_inside(equation)))
         for equation in getattr(program, "jaxpr", program).eqns
     )
 

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from combinators.claims.cut import Boxed, Parts, parts_of, slices
-from combinators.claims.draws import selects
+from combinators.claims.draws import selects, turns
 from combinators.claims.fewer import asked_at
 from combinators.claims.running import Run, told
 from combinators.claims.slopes import pullback
@@ -28,8 +28,8 @@ from combinators.kernels.jaxprs import as_function
 Corner = Mapping[str, int]
 """Where a box begins along what is cut and mapped."""
 
-# What selects pulls back the same of many numbers by chance.
-_ROUNDS, _OFTEN = 2, 8
+# What selects pulls back the same of many numbers by chance; of more, where data decide what is done next.
+_ROUNDS, _OFTEN, _OFTENER = 2, 8, 20
 # What pulls back runs forward first, and holds both.
 _SHARE = 1 / 4
 # Of many cells some are equal by rounding, and what they share of a slope is up to the order in which they are taken.
@@ -119,7 +119,7 @@ def _pull_otherwise(kernel: Boxed, boxes: Sequence[tuple[Parts, Corner]], *, cov
     programs = [jax.make_jaxpr(each)(*structs) for each in (of_whole, of_boxes)]
     pulled = [pullback(each, turned=True) for each in programs]
     nothing = [] if covers else [pullback(programs[0], 0)]
-    rounds = _OFTEN if any(selects(each) for each in pulled if each is not None) else _ROUNDS
+    rounds = max((_how_often(each) for each in pulled if each is not None), default=0)
 
     def asked(runs: Sequence[Run]) -> Iterator[bool]:
         whole, cut, *of_nothing = runs
@@ -132,6 +132,10 @@ def _pull_otherwise(kernel: Boxed, boxes: Sequence[tuple[Parts, Corner]], *, cov
             yield differ(one, cut(given), near, again, exact=False, allowed=parts.tolerances)
 
     return told([*pulled, *nothing], asked, _DIFFERING)
+
+
+def _how_often(program: Any) -> int:
+    return _OFTENER if turns(program) else _OFTEN if selects(program) else _ROUNDS
 
 
 def _moved(boxes: Run, arrays: Sequence[Any], way: int) -> list[Any]:

@@ -1,0 +1,75 @@
+"""Derivatives that somebody wrote are held to boxes in numbers, also those that select, count or give of nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import tapestry_jax as tp
+from tests.simulated.sampled import in_numpy
+
+LENGTH = 9
+X = np.random.default_rng(3).normal(size=LENGTH).astype(np.float32)
+PLANS = {"devices": (2, "d"), "uneven": (4, "d"), "chunks": (1, tp.chunks(2)), "stripes": (2, tp.striped("d"))}
+SIGNATURES = {"map": "n -> n", "fold": "n -> "}
+
+Slopes = Callable[[Any, Any], Any]
+WRONG: dict[str, Slopes] = {
+    "their number, in a loop": lambda x, g: lax.fori_loop(0, len(g), lambda _, u: u + 1, g),
+    "their number, by what it makes": lambda x, g: g + jnp.ones(len(g)).sum(),
+    "a size that it chooses by": lambda x, g: g + 1 if len(g) > 5 else g,
+    "a condition": lambda x, g: lax.cond((x * g).sum() > 0, lambda u: u, lambda u: -u, g),
+    "until all are large": lambda x, g: lax.while_loop(lambda u: (u * u).sum() < 40, lambda u: u + 1, g),
+    "the largest alone": lambda x, g: jnp.where(x * g == (x * g).max(), g, 0),
+    "a place": lambda x, g: g.at[5].set(0),
+    "a place and something of nothing": lambda x, g: (g + 1).at[5].set(0),
+    "what is clipped together": lambda x, g: g / jnp.maximum(1, jnp.abs(x * g).sum()),
+}
+RIGHT: dict[str, Slopes] = {
+    "clipped": lambda x, g: jnp.clip(g, -0.5, 0.5),
+    "of each alone": lambda x, g: jnp.where(x > 0, g, 0.1 * g),
+    "a loop of some turns": lambda x, g: lax.fori_loop(0, 3, lambda _, u: 2 * u, g),
+    "something of nothing": lambda x, g: g + x,
+}
+
+
+def written(slopes: Slopes) -> Callable[[Any], Any]:
+    @jax.custom_vjp
+    def run(x: Any) -> Any:
+        return jnp.sin(x)
+
+    run.defvjp(lambda x: (jnp.sin(x), x), lambda x, g: (slopes(x, g),))
+    return run
+
+
+def derived(slopes: Slopes, kind: str, plan: str) -> tuple[Any, Any]:
+    run, (devices, entry) = written(slopes), PLANS[plan]
+    arrow: Any = tp.Map(run, "n -> n")
+    if kind == "fold":
+        arrow = tp.Reduce(lambda x: run(x).sum(0), "n -> ", tp.monoids.Sum)
+    planned = tp.plan(tp.trace(arrow, X), tp.mesh(d=devices), {"n": entry}).compile()
+    weights = np.cos(1 + np.arange(LENGTH)).astype(np.float32) if kind == "map" else np.float32(0.7)
+    return tuple(in_numpy(jax.grad(lambda x, f=f: (f(x) * weights).sum())) for f in (planned, arrow))
+
+
+@pytest.mark.parametrize("plan", PLANS)
+@pytest.mark.parametrize("kind", SIGNATURES)
+@pytest.mark.parametrize("name", WRONG)
+def test_slopes_that_are_false_of_boxes_are_refused(name: str, kind: str, plan: str) -> None:
+    planned, _ = derived(WRONG[name], kind, plan)
+    with pytest.raises(tp.PlanError, match="somebody wrote it, and it is false of parts"):
+        planned(X)
+
+
+@pytest.mark.parametrize("plan", PLANS)
+@pytest.mark.parametrize("kind", SIGNATURES)
+@pytest.mark.parametrize("name", RIGHT)
+def test_slopes_that_are_true_of_boxes_are_taken(name: str, kind: str, plan: str) -> None:
+    planned, arrow = derived(RIGHT[name], kind, plan)
+    np.testing.assert_allclose(planned(X), arrow(X), rtol=1e-4, atol=1e-5)
