@@ -141,20 +141,21 @@ def run_operation(schedule: Schedule, step: Run, here: Here, arrays: Sequence[An
     count = len(schedule.graph.nodes[step.node].operands)
     arrays, before = arrays[:count], list(arrays[count:])
     whole = answering(whole, arrays, cuts)
-    shaped = device_kernels(whole, cuts, sizes, step.axes, here.platforms)
+    written = is_written(whole, arrays)
+    shaped = device_kernels(whole, cuts, sizes, step.axes, here.platforms, is_written=written)
     operation = shaped.operation
     if folds_nothing(shaped):
         # What they hold does not matter, and XLA sends what it sees that somebody reads.
         arrays = [jnp.zeros(array.shape, array.dtype) for array in arrays]
     blocks = read_blocks(shaped, cuts, sizes, here, step.axes, arrays)
-    written = is_written(whole, arrays)
     folds, scans = bool(fold_axes(shaped, cuts)), operation.over in cuts
     if written:
         blocks = _pulled_as_written(whole, step, here, sizes, arrays, blocks, is_state=folds or scans)
     _check_claims(whole, blocks, cuts, sizes, merged=folds or scans)
 
     def run(box: Mapping[str, int], blocks: list[Any]) -> list[Any]:
-        own = shaped if box == sizes else device_kernels(whole, cuts, box, step.axes, here.platforms)
+        made = partial(device_kernels, whole, cuts, box, step.axes, here.platforms, is_written=written)
+        own = shaped if box == sizes else made()
         if folds:
             return partial_states(own, cuts, box, here, blocks, whole)
         return states(own, blocks) if scans else run_blocks(own, blocks, here.platforms)

@@ -29,6 +29,8 @@ def device_kernels(
     sizes: Mapping[str, int],
     axes: frozenset[str],
     platforms: tuple[str, ...] = (),
+    *,
+    is_written: bool = False,
 ) -> Shaped:
     """The operation with the kernels that run where dimensions are cut so, over the mesh or in time.
 
@@ -41,11 +43,12 @@ def device_kernels(
       sizes: of the index box of one device.
       axes: mesh axes over which blocks vary.
       platforms: of the devices; empty where they are not known.
+      is_written: whether somebody wrote a derivative of the kernel.
     """
     operation = shaped.operation
 
     def on_device(kernel: Callable[..., Any], written: Any = None, *, is_state: bool) -> Callable[..., Any]:
-        looped = where_types_are_missing(with_varying_loops(kernel, axes), axes)
+        looped = where_types_are_missing(with_varying_loops(kernel, axes), axes, is_written=is_written)
         if not cuts:
             return looped
         held = _held_to_box(looped, kernel if written is None else written, shaped, sizes, is_state=is_state)

@@ -1,8 +1,9 @@
 """Kernels that say nothing of the mesh, inside an SPMD program that checks over which axes values vary.
 
 Calls of Pallas are such kernels: `shard_map` asks of each how its results vary, and those that libraries keep do not
-say. What one device computes of its own blocks needs no answer: it is computed in a region that is not checked,
-forwards and backwards, between blocks and results that vary over all axes.
+say. Derivatives that somebody wrote are another, where a loop of theirs starts from a constant (`jnp.zeros`), since
+nothing is known of their program before it runs. What one device computes of its own blocks needs no answer: it is
+computed in a region that is not checked, forwards and backwards, between blocks and results that vary over all axes.
 """
 
 from __future__ import annotations
@@ -21,28 +22,66 @@ from tapestry_jax.lowering.on_device.varying import vary
 _COMPLAINT = "check_vma"
 
 
-def where_types_are_missing(kernel: Callable[..., Any], axes: frozenset[str]) -> Callable[..., Any]:
-    """The kernel; where JAX cannot tell how its results vary, they vary over `axes`.
+def where_types_are_missing(
+    kernel: Callable[..., Any], axes: frozenset[str], *, is_written: bool = False
+) -> Callable[..., Any]:
+    """The kernel; where JAX cannot tell how its results vary, or what it pulls back, they vary over `axes`.
 
     Args:
       kernel: blocks of one device to its results.
       axes: of the mesh; what is asked where none of them cuts is asked all the same.
+      is_written: whether somebody wrote a derivative in it.
     """
 
     @functools.wraps(kernel, assigned=(), updated=())
     def run(*blocks: Any) -> Any:
+        apart, varied = _apart(kernel, axes), _varied(blocks, axes)
+        # One that has no derivative in either way says so where it is taken.
+        if is_written and axes and not _is_derived(kernel, blocks) and _is_derived(apart, varied):
+            return apart(*varied)
         try:
             return kernel(*blocks)
         except ValueError as error:
             if _COMPLAINT not in str(error):
                 raise
-        return _apart(kernel, axes)(*_varied(blocks, axes))
+        return apart(*varied)
 
     return run
 
 
+def _is_derived(kernel: Callable[..., Any], blocks: Sequence[Any]) -> bool:
+    """Whether JAX can trace what a kernel pulls back."""
+    smooth = [at for at, block in enumerate(blocks) if jnp.issubdtype(block.dtype, jnp.inexact)]
+
+    def pulled(*given: Any) -> Any:
+        def of_smooth(*moved: Any) -> list[Any]:
+            every = dict(zip(smooth, moved, strict=True))
+            leaves = jax.tree.leaves(kernel(*(every.get(at, block) for at, block in enumerate(given))))
+            return [leaf for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.inexact)]
+
+        out, pull = jax.vjp(of_smooth, *(given[at] for at in smooth))
+        return pull(out)
+
+    try:
+        jax.eval_shape(pulled, *blocks)
+    except Exception:  # noqa: BLE001 - the author's derivative may raise in any way
+        return False
+    return True
+
+
 def _apart(kernel: Callable[..., Any], axes: frozenset[str]) -> Callable[..., Any]:
-    """The kernel and its derivative, each in a region of its own."""
+    """The kernel, its derivative and those of this one, each in a region of its own."""
+
+    def run(*blocks: Any) -> Any:
+        leaves, tree = jax.tree.flatten(blocks)
+        return _of_leaves(lambda *given: kernel(*jax.tree.unflatten(tree, given)), axes)(*leaves)
+
+    return run
+
+
+def _of_leaves(kernel: Callable[..., Any], axes: frozenset[str]) -> Callable[..., Any]:
+    # How leaves make what pulls back: another object in each trace, which JAX would not take for the same.
+    trees: list[Any] = []
 
     @jax.custom_vjp
     def run(*blocks: Any) -> Any:
@@ -56,15 +95,18 @@ def _apart(kernel: Callable[..., Any], axes: frozenset[str]) -> Callable[..., An
                 rest = iter(moved)
                 return kernel(*(next(rest) if moves else block for moves, block in zip(smooth, given, strict=True)))
 
-            return jax.vjp(of_smooth, *(block for moves, block in zip(smooth, given, strict=True) if moves))
+            out, pull = jax.vjp(of_smooth, *(block for moves, block in zip(smooth, given, strict=True) if moves))
+            leaves, tree = jax.tree.flatten(pull)
+            trees.append(tree)
+            return out, leaves
 
-        out, pull = _varied(_unchecked(both, blocks), axes)
+        out, leaves = _apart(both, axes)(*blocks)
         # Integers have no derivative; which blocks they are the pulled gradients do not say.
-        return out, (pull, [None if moves else block for moves, block in zip(smooth, blocks, strict=True)])
+        return out, (leaves, [None if moves else block for moves, block in zip(smooth, blocks, strict=True)])
 
     def backward(kept: Any, cotangents: Any) -> Any:
-        pull, fixed = kept
-        pulled = iter(_varied(_unchecked(lambda pull, given: pull(given), (pull, cotangents)), axes))
+        leaves, fixed = kept
+        pulled = iter(_apart(lambda held, given: jax.tree.unflatten(trees[-1], held)(given), axes)(leaves, cotangents))
         return tuple(next(pulled) if block is None else None for block in fixed)
 
     run.defvjp(forward, backward)

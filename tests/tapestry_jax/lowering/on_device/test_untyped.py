@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
 from jax.experimental import pallas as pl
 
 import tapestry_jax as tp
@@ -75,3 +76,72 @@ def test_other_errors_of_a_kernel_are_told(mesh2x4: Any) -> None:
     plan = tp.plan(tp.trace(tp.Map(refuses, "i k -> i k"), X), mesh2x4, {"i": "data"})
     with pytest.raises(tp.TapestryError, match="blocks of four rows are too few"):
         plan.compile()(X)
+
+
+def _total(rows: Any) -> Any:
+    """Summed one by one, from a constant."""
+    return lax.scan(lambda total, row: (total + row, None), jnp.zeros(rows.shape[1:], rows.dtype), rows)[0]
+
+
+@jax.custom_vjp
+def scaled_by_loops(x: Any, w: Any) -> Any:
+    """Rows times weights, with a derivative that is a loop."""
+    return x * w
+
+
+scaled_by_loops.defvjp(lambda x, w: (x * w, (x, w)), lambda kept, given: (given * kept[1], _total(kept[0] * given)))
+
+
+@jax.custom_jvp
+def doubled_by_loops(x: Any) -> Any:
+    return 2 * x
+
+
+@doubled_by_loops.defjvp
+def _(given: Any, moved: Any) -> Any:
+    (x,), (t,) = given, moved
+    return 2 * x, lax.fori_loop(0, 2, lambda _, total: total + t, jnp.zeros(x.shape, x.dtype))
+
+
+@pytest.mark.parametrize(
+    "entries", [{"i": "data"}, {"i": ("data", tp.chunks(2)), "k": "model"}, {"k": ("data", "model")}, {}]
+)
+def test_derivatives_that_are_loops_from_constants_are_taken(mesh2x4: Any, entries: Any) -> None:
+    plan = tp.plan(tp.trace(tp.Map(scaled_by_loops, "i k, k -> i k"), X, X[0]), mesh2x4, entries)
+    assert_contract(plan)
+    assert_same(plan, (X, X[0]), reference=lambda x, w: x * w)
+
+
+def test_folds_of_such_are_taken(mesh2x4: Any) -> None:
+    arrow = tp.Reduce(lambda x, w: scaled_by_loops(x, w).sum(0), "i k, k -> k", tp.monoids.Sum)
+    plan = tp.plan(tp.trace(arrow, X, X[0]), mesh2x4, {"i": "data", "k": "model"})
+    assert_contract(plan)
+    assert_same(plan, (X, X[0]), reference=lambda x, w: (x * w).sum(0))
+
+
+def test_second_derivatives_of_such_are_taken(mesh2x4: Any) -> None:
+    graph = tp.trace(tp.Map(lambda x, w: scaled_by_loops(x, w) * x, "i k, k -> i k"), X, X[0])
+    run = tp.plan(graph, mesh2x4, {"i": "data", "k": "model"}).compile()
+
+    def turned(function: Any) -> Any:
+        return jax.jit(jax.grad(lambda w: jnp.sin(jax.grad(lambda x: function(x, w).sum())(X)).sum()))(X[0])
+
+    np.testing.assert_allclose(turned(run), turned(lambda x, w: x * w * x), rtol=1e-5, atol=1e-6)
+
+
+def test_rules_of_custom_jvp_that_are_loops_are_taken(mesh2x4: Any) -> None:
+    plan = tp.plan(tp.trace(tp.Map(doubled_by_loops, "i k -> i k"), X), mesh2x4, {"i": "data", "k": "model"})
+    assert_contract(plan)
+    assert_same(plan, (X,), reference=lambda x: 2 * x)
+
+
+def test_a_derivative_that_raises_raises_where_it_is_taken(mesh2x4: Any) -> None:
+    @jax.custom_vjp
+    def broken(x: Any) -> Any:
+        return x
+
+    broken.defvjp(lambda x: (x, None), lambda _, given: 1 / 0)
+    run = tp.plan(tp.trace(tp.Map(broken, "i k -> i k"), X), mesh2x4, {"i": "data"}).compile()
+    np.testing.assert_array_equal(run(X), X)
+    with pytest.raises(ZeroDivisionError):
+        jax.grad(lambda x: run(x).sum())(X)
