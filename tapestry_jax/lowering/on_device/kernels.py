@@ -16,7 +16,6 @@ from combinators.operations.boxes import check_box, check_numbers, not_of_any_si
 from combinators.operations.dense import Dense
 from combinators.operations.ready import ready
 from combinators.operations.shaped import Shaped
-from tapestry_jax.lowering.on_device.loops import with_varying_loops
 from tapestry_jax.lowering.on_device.untyped import where_types_are_missing
 from tapestry_jax.lowering.on_device.varying import vary
 from tapestry_jax.planning.geometry.layout import Cut
@@ -48,7 +47,7 @@ def device_kernels(
     operation = shaped.operation
 
     def on_device(kernel: Callable[..., Any], written: Any = None, *, is_state: bool) -> Callable[..., Any]:
-        looped = where_types_are_missing(with_varying_loops(kernel, axes), axes, is_written=is_written)
+        looped = where_types_are_missing(kernel, axes, is_written=is_written)
         if not cuts:
             return looped
         held = _held_to_box(looped, kernel if written is None else written, shaped, sizes, is_state=is_state)

@@ -5,7 +5,7 @@ from turn to turn, which `shard_map` refuses. Users write such kernels, and so d
 algebra). Such a kernel's own program is run again with every carry varying from the start.
 
 Functions with a derivative of their own (`jax.nn.relu`) keep it, but JAX cannot differentiate what was rewritten around
-them: a differentiated kernel with both starts its carry from an operand, `jnp.zeros_like(x[0])`.
+them: such a kernel runs in a region of its own, where types are not checked (`untyped`).
 """
 
 from __future__ import annotations
@@ -95,6 +95,8 @@ def _bind(jaxpr: Any, equation: Any, operands: list[Any], axes: list[str]) -> li
         return _closed(inner, operands, axes)
     # Primitives, unlike the functions around them, take operands that all vary alike.
     operands = _varied(operands, axes)
+    if name == "pvary":  # of what varies JAX 0.12 makes nothing more
+        return _varied(operands, params["axes"])
     if inner is not None or any(callable(value) for value in params.values()):
         return _single(jaxpr, equation, operands)
     outputs = equation.primitive.bind(*operands, **params)

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.sharding import PartitionSpec
 
+from tapestry_jax.lowering.on_device.loops import with_varying_loops
 from tapestry_jax.lowering.on_device.varying import vary
 
 _COMPLAINT = "check_vma"
@@ -32,19 +33,28 @@ def where_types_are_missing(
       axes: of the mesh; what is asked where none of them cuts is asked all the same.
       is_written: whether somebody wrote a derivative in it.
     """
+    looped, apart = with_varying_loops(kernel, axes), _apart(kernel, axes)
 
     @functools.wraps(kernel, assigned=(), updated=())
     def run(*blocks: Any) -> Any:
-        apart, varied = _apart(kernel, axes), _varied(blocks, axes)
-        # One that has no derivative in either way says so where it is taken.
-        if is_written and axes and not _is_derived(kernel, blocks) and _is_derived(apart, varied):
-            return apart(*varied)
+        def pulls_back_apart_alone() -> bool:
+            # One that has no derivative in either way says so where it is taken.
+            return not _is_derived(looped, blocks) and _is_derived(apart, _varied(blocks, axes))
+
+        if is_written and axes and pulls_back_apart_alone():
+            return apart(*_varied(blocks, axes))
         try:
             return kernel(*blocks)
-        except ValueError as error:
-            if _COMPLAINT not in str(error):
+        except (TypeError, ValueError) as error:
+            if _COMPLAINT in str(error):
+                return apart(*_varied(blocks, axes))
+            if not axes:
                 raise
-        return apart(*varied)
+        # A loop from a constant, or something that is told by `looped`. What is in such a loop and has a derivative of
+        # its own, as JAX's `jax.nn.relu`, does not keep it where the loop is written anew.
+        if not is_written and pulls_back_apart_alone():
+            return apart(*_varied(blocks, axes))
+        return looped(*blocks)
 
     return run
 

@@ -145,3 +145,12 @@ def test_a_derivative_that_raises_raises_where_it_is_taken(mesh2x4: Any) -> None
     np.testing.assert_array_equal(run(X), X)
     with pytest.raises(ZeroDivisionError):
         jax.grad(lambda x: run(x).sum())(X)
+
+
+def test_functions_of_jax_keep_their_derivative_in_loops_from_constants(mesh2x4: Any) -> None:
+    def added(x: Any) -> Any:
+        return lax.fori_loop(0, 2, lambda _, total: total + jax.nn.relu(x), jnp.zeros(x.shape, x.dtype))
+
+    plan = tp.plan(tp.trace(tp.Map(added, "i k -> i k"), X), mesh2x4, {"i": "data", "k": "model"})
+    assert_contract(plan)
+    assert_same(plan, (X,), reference=lambda x: 2 * jax.nn.relu(x))
