@@ -215,7 +215,9 @@ class Simulation:
 
     def _shard_map(self, equation: Any, operands: list[Lanes], devices: Devices) -> list[Lanes]:
         params = equation.params
-        assert not devices.sizes, "a shard_map inside of another"
+        if devices.sizes:  # a region inside of another, in which each device computes of its own blocks
+            assert not any(any(_axes(spec, 0)) for spec in (*params["in_specs"], *params["out_specs"]))
+            return self.jaxpr(params["jaxpr"], [], operands, devices)
         within = Devices(dict(params["mesh"].shape))
         pieces = [_cut(lanes[0], spec, within) for lanes, spec in zip(operands, params["in_specs"], strict=True)]
         results = self.jaxpr(params["jaxpr"], [], pieces, within)
