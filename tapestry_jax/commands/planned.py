@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import inspect
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -161,6 +161,27 @@ def read_graph(path: str, chosen: argparse.Namespace, command: str, remedy: str 
     if _is_of(text, "plan"):
         raise _swapped(command, path, "plan", "graph", remedy)
     return _graph_of(text, path, chosen, command)
+
+
+def check_not_read(path: Any, read: Sequence[Any], command: str) -> None:
+    """Refuse to write into a file that is read: its plan or graph would be lost.
+
+    Args:
+      path: of what is written.
+      read: what is read: paths of files, names of pieces, or None.
+      command: who writes, as errors call it.
+
+    Raises:
+      TapestryError: when it is the same file, by whatever name.
+    """
+    files = [Path(other) for other in read if other is not None and not is_piece(str(other))]
+    try:
+        same = Path(path).exists() and any(other.exists() and Path(path).samefile(other) for other in files)
+    except (OSError, ValueError):  # where it cannot be looked at it cannot be written, which is told there
+        return
+    if same:
+        headline = f"{command}: {str(path)!r:.200} is the file that is read, and would be lost."
+        raise TapestryError(message(headline, remedy="Name another file with -o."))
 
 
 def _graph_of(text: str, path: str, chosen: argparse.Namespace, command: str) -> Graph:

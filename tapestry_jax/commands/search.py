@@ -12,7 +12,7 @@ from typing import Any
 from jax.sharding import AbstractMesh
 
 from combinators.errors import TapestryError, message, spelt
-from tapestry_jax.commands.planned import answer_words, is_piece, machine_words, read_graph, read_plan
+from tapestry_jax.commands.planned import answer_words, check_not_read, is_piece, machine_words, read_graph, read_plan
 from tapestry_jax.commands.why import read_wanted
 from tapestry_jax.plan import Plan
 from tapestry_jax.planning.pricing.cost import duration
@@ -95,6 +95,7 @@ def run(chosen: argparse.Namespace, *, is_process: bool) -> int:
         raise _unwritten(path, "there is no such folder")
     if path.is_dir():
         raise _unwritten(path, "it is a folder")
+    check_not_read(path, [chosen.source], _COMMAND)
     start = None
     if chosen.start is not None:
         chosen.graph = chosen.source

@@ -7,7 +7,7 @@ import json
 import sys
 from pathlib import Path
 
-from tapestry_jax.commands.planned import chosen_plan, machine_words, plan_words
+from tapestry_jax.commands.planned import check_not_read, chosen_plan, machine_words, plan_words
 
 
 def words(parser: argparse.ArgumentParser) -> None:
@@ -38,6 +38,7 @@ def run(chosen: argparse.Namespace, *, is_process: bool) -> int:
     plan = chosen_plan(chosen)
     beside = Path(chosen.plan) if chosen.graph is not None else Path("plan.json")
     path = chosen.output or beside.with_suffix(".html")
+    check_not_read(path, [chosen.plan, chosen.graph], "tapestry show")
     page = plan.show(path, chosen.machine, grad=chosen.grad, memory=chosen.memory, open=chosen.open)
     sys.stdout.write(f"{json.dumps({'show': 1, 'page': str(page)}) if chosen.json else page}\n")
     return 0

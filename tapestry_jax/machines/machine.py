@@ -5,12 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import fields
+from typing import Any, cast
 
+from combinators.arguments import is_real
 from combinators.errors import FormatError, MeshError, message, spelt
 from combinators.frozen import dataclass
 from combinators.stored.json import REMEDY, readable_errors
 from tapestry_jax.machines.figures import Figure, Link, Table
 from tapestry_jax.machines.json import machine_from_json, machine_to_json
+
+# Seconds and rates that are less, or more, are those of no machine, and what they cost need be no number.
+_LEAST, _MOST = 1e-100, 1e100
 
 
 @dataclass(frozen=True)
@@ -59,11 +64,12 @@ class Machine:
 
     def __post_init__(self) -> None:
         for place, figure in self.figures():
-            if not (math.isfinite(figure.value) and figure.value > 0):
+            value: Any = figure.value if isinstance(cast("Any", figure), Figure) else figure
+            if not isinstance(cast("Any", figure), Figure) or not (is_real(value) and _LEAST <= value <= _MOST):
                 raise MeshError(
                     message(
                         f"a figure of the machine `{self.name}` is no positive number",
-                        f"{place}: got {figure.value!r}",
+                        f"{place}: got {spelt(value)}",
                         remedy="Give finite figures above 0, in FLOP/s, bytes, bytes per second and seconds.",
                     )
                 )

@@ -155,8 +155,13 @@ class _Answer:
 
 
 def _with(ops: Sequence[tuple[str, Entries]], path: str, exception: Entries) -> tuple[tuple[str, Entries], ...]:
-    """The exceptions of a plan and one more, which goes before what was said of the same path."""
-    known = dict(ops)
+    """The exceptions of a plan and one more, which goes before what was said of that path and of what lies in it."""
+    names = dict(exception)
+    known = {
+        other: tuple((dim, items) for dim, items in own if dim not in names) if is_inside(other, path) else own
+        for other, own in ops
+    }
+    known = {other: own for other, own in known.items() if own or other == path}
     known[path] = tuple((dict(known.get(path, ())) | dict(exception)).items())
     return tuple(known.items())
 

@@ -58,7 +58,7 @@ def search(
       remat: as for `tp.plan`; by default the search chooses, with False nothing is computed again.
       start: a plan to begin from; what is found is not dearer, if it fits.
       cache: a directory of plans found before. A plan is found there by graph, mesh, machine, memory, gradients, what
-        is fixed, method, seed and time limit, and proved before it is used; its `gap` is not kept.
+        is fixed, method, seed, time limit and `start`, and proved before it is used; its `gap` is not kept.
       time_limit: seconds, for each mesh, after which the best plan so far is given, by the solver too.
       progress: whether to show on a terminal how the search goes.
 

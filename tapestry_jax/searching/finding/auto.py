@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Iterator
 
 from combinators.graphs import walk
@@ -27,12 +28,25 @@ def auto(problem: Problem, space: Space, seed: int, stop: Stop) -> Iterable[Prop
     if count(space.plain, FEW + 1) <= FEW:
         return exhaustive(problem, space, seed, stop)
     operations = sum(1 for _ in itertools.islice(walk.operations(problem.graph), MANY + 1))
-    if operations > MANY and is_installed():
-        return _solved(problem, space, seed, stop)
-    return anneal(problem, space, seed, stop)
+    if not is_installed():
+        return anneal(problem, space, seed, stop)
+    return (_solved if operations > MANY else _walked)(problem, space, seed, stop)
 
 
-def _solved(problem: Problem, space: Space, seed: int, stop: Stop) -> Iterator[Proposal]:
+def _walked(problem: Problem, space: Space, seed: int, stop: Stop) -> Iterator[Proposal]:
+    """What walks find; where the cheapest of it does not fit into memory, what the integer program finds as well."""
+    cheapest = fitting = math.inf
+    for proposal in anneal(problem, space, seed, stop):
+        yield proposal
+        candidate = evaluate(problem, proposal) if isinstance(proposal, Asked) else None
+        if isinstance(candidate, Evaluated):
+            cheapest = min(cheapest, candidate.seconds)
+            fitting = min(fitting, candidate.seconds) if fits(problem, candidate) else fitting
+    if fitting > cheapest and not stop():
+        yield from _solved(problem, space, seed, stop, walks=False)
+
+
+def _solved(problem: Problem, space: Space, seed: int, stop: Stop, *, walks: bool = True) -> Iterator[Proposal]:
     """What the integer program finds, and what is near it that this does not know; a walk if nothing fits."""
     found: list[Evaluated] = []
     for proposal in milp(problem, space, seed, stop):
@@ -48,5 +62,5 @@ def _solved(problem: Problem, space: Space, seed: int, stop: Stop) -> Iterator[P
             # One that fits is enough; the best of them is weighed by whoever takes the proposals.
             if not fitting and isinstance(candidate, Evaluated) and fits(problem, candidate):
                 fitting.append(candidate)
-    if not fitting and not stop():
+    if walks and not fitting and not stop():
         yield from anneal(problem, space, seed, stop)

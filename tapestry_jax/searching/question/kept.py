@@ -56,6 +56,8 @@ def key_of(problem: Problem, method: str, seed: int, limit: float | None = None)
         "seed": seed,
         "limit": limit,
     }
+    if problem.start is not None:  # which no answer may be dearer than
+        parts["start"] = json.loads(plan_to_json(problem.graph, problem.mesh, problem.start))["content"]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 

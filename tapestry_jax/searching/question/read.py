@@ -9,6 +9,7 @@ from typing import Any
 from combinators.arguments import read_flag, read_integer
 from combinators.errors import PlanError, message, spelt
 from combinators.frozen import dataclass
+from combinators.graphs.difference import first_difference
 from combinators.graphs.graph import Graph
 from tapestry_jax.machines.cpu import cpu_of
 from tapestry_jax.machines.known import find
@@ -119,13 +120,18 @@ def _read_start(start: Any, graph: Graph, mesh: Any, fixed: Asked) -> Asked | No
             remedy="Give a plan of this graph on this mesh, such as tp.plan(graph, mesh, {...}).",
         )
         raise PlanError(what)
-    if start.graph.key != graph.key or MeshShape.of(start.mesh) != MeshShape.of(mesh):
+    if start.graph.key != graph.key:
+        what, *lines = first_difference(start.graph, graph, ("the plan", "what is searched"))
+        raise PlanError(
+            message(f"start= of tp.search is a plan of another graph: {what}", *lines, remedy="Plan this graph.")
+        )
+    if MeshShape.of(start.mesh) != MeshShape.of(mesh):
         raise PlanError(
             message(
-                "start= of tp.search is a plan of another graph or mesh",
-                f"it plans `{start.graph.name}` ({start.graph.key[:16]}...) for {MeshShape.of(start.mesh)}",
-                f"searched is `{graph.name}` ({graph.key[:16]}...) for {MeshShape.of(mesh)}",
-                remedy="Plan this graph on this mesh.",
+                "start= of tp.search is a plan for another mesh",
+                f"it is for {MeshShape.of(start.mesh)}",
+                f"searched is for {MeshShape.of(mesh)}",
+                remedy="Plan the graph on this mesh.",
             )
         )
     if not keeps(asked_of(start), fixed):

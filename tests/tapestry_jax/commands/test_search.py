@@ -131,7 +131,7 @@ def test_meshes_are_read():
         ("graph.json --mesh data=2 --machine h100 --fix i", "tapestry search: cannot read 'i'.\n  no DIM=PLACE"),
         ("graph.json --mesh data=2 --machine h100 --fix i=circle(x)", "tapestry search: cannot read 'i=circle(x)'"),
         ("graph.json --mesh data=2 --machine h100 --fix z=data", "`z`"),
-        ("graph.json --mesh data=2 --machine h100 --start hand.json", "start= of tp.search is a plan of another graph"),
+        ("graph.json --mesh data=2 --machine h100 --start hand.json", "start= of tp.search is a plan for another mesh"),
         (
             "hand.json --mesh data=2 --machine h100",
             "is the file of a plan, expected one of a graph.\n  Name the file that",
@@ -165,3 +165,21 @@ def test_an_unknown_method_is_refused_by_name(ask: Any, capsys: pytest.CaptureFi
         ask("search graph.json --mesh 2 --machine h100 --method guess")
     assert ended.value.code == 2
     assert "invalid choice: 'guess'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["graph.json", "kept.d/../graph.json"])
+def test_the_graph_that_is_searched_is_not_written_over(ask: Any, folder: Path, name: str):
+    before = (folder / "graph.json").read_text()
+    status, told, error = ask(f"search graph.json --mesh 8 --machine h100 {FIXED} -o {name}")
+    assert (status, told) == (2, "")
+    assert "is the file that is read, and would be lost" in error
+    assert (folder / "graph.json").read_text() == before
+
+
+@pytest.mark.parametrize("name", ["hand.json", "graph.json"])
+def test_a_plan_that_is_shown_is_not_written_over(ask: Any, folder: Path, name: str):
+    before = (folder / name).read_text()
+    status, _, error = ask(f"show hand.json --graph graph.json --machine h100 -o {name}")
+    assert status == 2
+    assert "is the file that is read, and would be lost" in error
+    assert (folder / name).read_text() == before

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 import tapestry_jax as tp
+from tapestry_jax.machines import Figure
 from tapestry_jax.machines.laid import Line, lay
 
 machines = tp.machines
@@ -203,3 +205,11 @@ def test_a_file_written_before_machines_said_what_they_hide_is_read():
     del written["machine"]["hides"], written["sha256"]
     assert machines.Machine.from_json(json.dumps(written)) == older
     assert machines.Machine.from_json(machines.V6E.to_json()) == machines.V6E
+
+
+@pytest.mark.parametrize("value", [None, "x", True, float("nan"), -1, 0, 1e-320, 10**400])
+def test_figures_that_are_no_positive_numbers_are_told(value: Any) -> None:
+    with pytest.raises(tp.MeshError, match="is no positive number"):
+        replace(tp.machines.H100, vector=Figure(value, "me"))
+    with pytest.raises(tp.MeshError, match="is no positive number"):
+        replace(tp.machines.H100, memory=value)

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import jax.numpy as jnp
 import pytest
 from jax.sharding import AbstractMesh
 
@@ -122,3 +123,21 @@ def test_it_prints_and_is_stored():
     assert lines[1].startswith("chosen cheaper: the plan takes ")
     assert json.loads(found.to_json())["verdict"] == CHOSEN
     assert "unavailable" in str(replace(found, verdict=UNAVAILABLE, target=None))
+
+
+def test_of_a_scope_what_was_said_of_what_lies_in_it_gives_way():
+    def layer(x: Any, up: Any, down: Any) -> Any:
+        hidden = tp.einsum("b k, k n -> b n")(x, up)
+        return x + tp.einsum("b n, n k -> b k")(tp.Map(jnp.sin)(hidden), down)
+
+    types = (
+        tp.TensorType({"b": 512, "k": 1024}),
+        tp.TensorType({"layer": 4, "k": 1024, "n": 4096}),
+        tp.TensorType({"layer": 4, "n": 4096, "k": 1024}),
+    )
+    graph = tp.trace(lambda x, up, down: tp.stack(layer, 4)(x, up, down), *types)
+    plan = tp.plan(graph, MESH, {"b": "data", "n": "model"}, ops={"stack/sin": {"n": None}})
+    assert plan.why("stack/sin", {"n": "model"}, "H100").verdict == TARGET
+    # It was called the same: the exception inside prevailed over what was asked.
+    assert plan.why("stack", {"n": "model"}, "H100").verdict == TARGET
+    assert plan.why("stack", {"b": "data"}, "H100").verdict == SAME

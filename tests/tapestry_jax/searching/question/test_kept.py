@@ -71,6 +71,22 @@ def test_another_question_is_another_plan(tmp_path: Path, searches: list[Any], o
     assert len(searches) == 2
 
 
+def test_what_is_kept_is_not_dearer_than_where_a_search_begins(tmp_path: Path, searches: list[Any]):
+    types = (
+        tp.TensorType({"b": 1, "k": 4096}),
+        tp.TensorType({"k": 4096, "n": 4096}),
+        tp.TensorType({"n": 4096, "o": 1}),
+    )
+    up, down = tp.einsum("b k, k n -> b n"), tp.einsum("b n, n o -> b o")
+    graph, mesh = tp.trace(lambda x, a, b: down(up(x, a), b), *types), AbstractMesh((8,), ("a",))
+    tp.search(graph, mesh, "v5p", cache=tmp_path)
+    start = tp.plan(graph, mesh, {}, ops={"einsum": {"n": "a"}})
+    for _ in range(2):
+        found = tp.search(graph, mesh, "v5p", start=start, cache=tmp_path)
+        assert found.cost().seconds <= start.cost("v5p").seconds
+    assert len(searches) == 2
+
+
 def test_the_key_says_machine_mesh_and_gradients():
     problem = read_question(GRAPH, MESH, "H100", None, {}).problems[0]
     others = [
