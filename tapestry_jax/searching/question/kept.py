@@ -45,9 +45,8 @@ def read_directory(cache: Any) -> Path | None:
 
 def key_of(problem: Problem, method: str, seed: int, limit: float | None = None) -> str:
     """What an answer depends on: the problem, and how it was searched, for how long at most."""
-    asked = json.loads(plan_to_json(problem.graph, problem.mesh, problem.fixed))
     parts = {
-        "plan": asked["content"],
+        "plan": _content(problem, problem.fixed),
         "machine": problem.machine.to_json(),
         "memory": problem.memory,
         "grad": problem.grad,
@@ -57,8 +56,12 @@ def key_of(problem: Problem, method: str, seed: int, limit: float | None = None)
         "limit": limit,
     }
     if problem.start is not None:  # which no answer may be dearer than
-        parts["start"] = json.loads(plan_to_json(problem.graph, problem.mesh, problem.start))["content"]
+        parts["start"] = _content(problem, problem.start)
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _content(problem: Problem, asked: Asked) -> Any:
+    return json.loads(plan_to_json(problem.graph, problem.mesh, asked))["content"]
 
 
 def kept(directory: Path, key: str, problem: Problem) -> Evaluated | None:
