@@ -48,6 +48,10 @@ class Machine:
         return f"{self.kind}:{'x'.join(map(str, self.shape))}"
 
 
+# More devices are no machine; compilers would make each of them.
+_MOST = 1 << 16
+
+
 def read_machine(name: Any) -> Machine:
     """Read the name of a machine.
 
@@ -58,7 +62,7 @@ def read_machine(name: Any) -> Machine:
     ranks = {"v5e": 2, "v6e": 2, **dict.fromkeys(GPUS, 2)}
     if (kind in TPUS or kind in GPUS) and _SHAPE.fullmatch(shape):
         sizes = tuple(map(int, shape.split("x")))
-        if len(sizes) == ranks.get(kind, 3):
+        if len(sizes) == ranks.get(kind, 3) and math.prod(sizes) <= _MOST:
             return Machine(kind, sizes)
     raise MeshError(
         message(

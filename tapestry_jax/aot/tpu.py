@@ -35,5 +35,5 @@ def tpu_devices(machine: Machine) -> list[Any]:
     os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
     try:
         return list(topologies.get_topology_desc(platform="tpu", topology_name=str(machine)).devices)
-    except (jax.errors.JaxRuntimeError, RuntimeError, ValueError, NotImplementedError) as error:
+    except (jax.errors.JaxRuntimeError, RuntimeError, ValueError, NotImplementedError, AttributeError) as error:
         raise refused(PACKAGE, machine, error) from error

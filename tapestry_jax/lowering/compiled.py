@@ -29,6 +29,9 @@ from tapestry_jax.planning.scheduling.schedule import Schedule, Slot
 _REFUSED = "Custom JVP rule must produce"
 """How JAX's refusal begins: of a tangent that is the same on all devices, where its result is not."""
 
+_ELSEWHERE = "Only interpret mode is supported"
+"""What JAX says of a kernel of Pallas that is for other devices."""
+
 
 class Compiled(Immutable):
     """A planned program as one jitted function.
@@ -83,13 +86,25 @@ class Compiled(Immutable):
         except (RuntimeError, OverflowError):
             planned_arguments(self._schedule, args)  # tells what was deleted, and numbers that no dtype holds
             raise
-        except (TypeError, ValueError):
+        except (TypeError, ValueError) as error:
+            if _ELSEWHERE in str(error) and self._schedule.platforms:
+                raise self._planned_elsewhere(error) from error
             # JAX refuses what is no array, and arrays that were put elsewhere, before the program sees them.
             leaves = planned_arguments(self._schedule, args)
             moved = [placed(leaf, slot, self._mesh) for leaf, slot in zip(leaves, self._slots, strict=True)]
             if all(new is old for new, old in zip(moved, leaves, strict=True)):
                 raise
             return run(*moved)
+
+    def _planned_elsewhere(self, error: Exception) -> PlanError:
+        return PlanError(
+            message(
+                f"this plan was made for {' and '.join(self._schedule.platforms)}, and runs on "
+                f"{self._mesh.devices.flat[0].platform}: a kernel that it has chosen is for those alone",
+                f"JAX says  {str(error).partition(chr(10))[0]:.200}",
+                remedy="Leave platforms= out, or run it on the devices that it was planned for.",
+            )
+        )
 
     def lower(self, *args: Any) -> Any:
         """The program as XLA takes it (`.compile()`, `.as_text()`); without arguments for the planned layouts."""

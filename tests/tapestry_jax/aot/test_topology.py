@@ -15,7 +15,22 @@ GRAPH = tp.trace(tp.einsum("i k, k n -> i n"), *(jax.ShapeDtypeStruct((8, 8), "f
 
 
 @pytest.mark.parametrize(
-    "name", ["v9:2x4", "v5e", "v5e:", "v5e:2", "v5e:0x4", "v5e:2x4x1", "v5p:2x2", "h100:8", "h100:2x2x2", "", 8, None]
+    "name",
+    [
+        "v9:2x4",
+        "v5e",
+        "v5e:",
+        "v5e:2",
+        "v5e:0x4",
+        "v5e:2x4x1",
+        "v5p:2x2",
+        "h100:8",
+        "h100:2x2x2",
+        "h100:9999x9999",
+        "",
+        8,
+        None,
+    ],
 )
 def test_unknown_machines_list_the_known_ones(name: Any) -> None:
     with pytest.raises(tp.MeshError, match="no compiler here knows this machine") as caught:

@@ -73,3 +73,15 @@ def test_a_constant_tangent_of_what_is_presented_over_a_mesh_is_told_of(taken: s
     asked = {"gradient": slope, "in jit": lambda: jax.jit(slope)(), "memory": lambda: plan.memory(grad=True)}
     with pytest.raises(tp.PlanError, match=r"the same on all devices(?s:.*)float32\[\](?s:.*)jnp\.zeros_like"):
         asked[taken]()
+
+
+def test_a_plan_with_kernels_for_other_devices_is_told_of_where_it_runs() -> None:
+    @tp.program("heads queries d, heads keys d, heads keys e -> heads queries e")
+    def attended(q: Any, k: Any, v: Any) -> Any:
+        return tp.attention(q, k, v)
+
+    operands = [jnp.ones((2, 4096, 128))] * 3
+    entries: dict[str, Any] = {"queries": "data", "keys": tp.ring("data")}
+    plan = tp.plan(tp.trace(attended, *operands), tp.mesh(data=2, model=4), entries, platforms="tpu")
+    with pytest.raises(tp.PlanError, match="this plan was made for tpu, and runs on cpu"):
+        plan.compile()(*operands)
