@@ -13,6 +13,7 @@ from typing import Any
 import jax
 
 from combinators.claims.cut import Boxed
+from combinators.claims.draws import selects
 from combinators.claims.fewer import few_of
 from combinators.claims.running import Run, told
 from combinators.claims.slopes import pullback
@@ -24,8 +25,8 @@ from combinators.frozen import dataclass
 
 # Steps of a scan; blocks are small, so many are drawn.
 _STEPS, _ROUNDS = 4, 4
-# Sums that stop at some number are sums of small ones.
-_SCALES = (1, 10_000)
+# Sums that stop at some number are sums of small ones; where something is chosen, the number may be any.
+_SCALES, _BETWEEN = (1, 10_000), (4, 30, 300, 0.1)
 # What is known by chance alone, or by an inverse that is none, is not known: so many draws have to differ.
 _DIFFERING = 2
 
@@ -79,10 +80,12 @@ def _fails(kernel: Boxed, claimed: Claimed, sizes: dict[str, int], axes: Sequenc
     merged = [_merged(kernel, merge, [types] * claimed.count) for merge in (claimed.one, claimed.other)]
 
     allowed = tolerances([program, *filter(None, merged)], CLOSE)
+    scales = _SCALES + _BETWEEN * any(map(selects, filter(None, merged)))
 
     def asked(runs: Sequence[Run]) -> Iterator[bool]:
         run, one, other = runs
-        for states, near, exact in _states(kernel, program, sizes, run, axes, claimed.count):
+        draws = _draws(kernel, program, sizes, scales)
+        for states, near, exact in _states(draws, run, axes, claimed.count):
             yield _differ(one, other, states, near, exact, allowed)
 
     if told([program, *merged], asked, _DIFFERING):
@@ -120,11 +123,11 @@ def _each(leaves: State, axes: Sequence[int] | None) -> list[State]:
 
 
 def _states(
-    kernel: Boxed, program: Any, sizes: dict[str, int], run: Any, axes: Sequence[int] | None, count: int
+    draws: Iterator[list[Any]], run: Any, axes: Sequence[int] | None, count: int
 ) -> Iterator[tuple[list[State], list[State], bool]]:
     """States to merge, nearly the same ones, and whether they are made of whole numbers alone."""
     listed: list[tuple[State, State, bool]] = []
-    for arrays in _draws(kernel, program, sizes):
+    for arrays in draws:
         exact = are_whole(arrays)
         given, near = (_each(run(operands), axes) for operands in (arrays, list(map(moved, arrays))))
         listed += [(state, beside, exact) for state, beside in zip(given, near, strict=True)]
@@ -134,9 +137,9 @@ def _states(
         listed = listed[len(listed) - count + 1 :]
 
 
-def _draws(kernel: Boxed, program: Any, sizes: dict[str, int]) -> Iterator[list[Any]]:
+def _draws(kernel: Boxed, program: Any, sizes: dict[str, int], scales: Sequence[float]) -> Iterator[list[Any]]:
     fixed = stay(kernel.signature, program)
-    for scale in _SCALES:
+    for scale in scales:
         for arrays in drawn(kernel.signature, program, sizes, _ROUNDS):
             yield [scaled(array, 1 if still else scale) for array, still in zip(arrays, fixed, strict=True)]
 

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
+from combinators.kernels.reachable import holds_own_code, reached
 from combinators.merging.leafwise import is_lawful
 from combinators.merging.monoid import Monoid
 
@@ -22,6 +23,12 @@ def is_foreign(monoid: Monoid) -> bool:
     from combinators.claims.provenance import holds_code
 
     return any(not is_lawful(each) and holds_code(each)[0] for each in _merging(monoid))
+
+
+def merges_inside(kernel: Any) -> bool:
+    """Whether a kernel merges by itself with a monoid of others, or takes back by their inverse, as windows do."""
+    found = (each.value for each in reached(kernel, "kernel").reads)
+    return any(isinstance(each, Monoid) and (is_foreign(each) or holds_own_code(each.inverse)) for each in found)
 
 
 def _merging(value: Any, name: str = "monoid") -> Iterator[Any]:

@@ -204,7 +204,7 @@ def _differs(
     whole = boxed.at(dict(shaped.sizes))
     if whole is not None and is_acting(whole) and dict(sizes) != dict(shaped.sizes):
         return _ACTS
-    if whole is not None and _takes_cells(kernel, whole):
+    if whole is not None and _takes_cells(shaped, kernel, whole):
         return False
     if differs(boxed, sizes, counts=counts, settled=settled):
         return True
@@ -254,15 +254,19 @@ def _pulls(
 
     boxed = _asked(shaped, kernel, types, is_state)
     whole = boxed.at(dict(shaped.sizes))
-    return not (whole is not None and _takes_cells(kernel, whole)) and pulls_otherwise(boxed, sizes)
+    return not (whole is not None and _takes_cells(shaped, kernel, whole)) and pulls_otherwise(boxed, sizes)
 
 
-def _takes_cells(kernel: Callable[..., Any], program: Any) -> bool:
+def _takes_cells(shaped: Shaped, kernel: Callable[..., Any], program: Any) -> bool:
     """Whether all code of others in a kernel takes one cell at a time: what is made of it is ours, held by its laws."""
     # Here, not at the top: see above.
     from combinators.claims.provenance import takes_cells
     from combinators.declared.runnable import is_known
+    from combinators.merging.foreign import merges_inside
 
+    # What an operation merges by is asked where it is cut; nobody knows of what merges inside of a map.
+    if shaped.operation.monoid is None and merges_inside(kernel):
+        return False
     return takes_cells(kernel) and is_known(program)
 
 
