@@ -165,3 +165,34 @@ def test_truths_are_added_as_without_a_plan() -> None:
     arrow = tp.Reduce(lambda x: jnp.any(x, 0), "t -> ", tp.monoids.Sum)
     found = tp.plan(tp.trace(arrow, truths), tp.mesh(d=4), {"t": "d"}).compile()(truths)
     assert found.dtype == bool and bool(found) == bool(arrow(truths))
+
+
+WHOLE = np.arange(12, dtype=np.int32) % 5
+INSIDE: dict[str, tuple[tp.Monoid, Any]] = {
+    "half of both": (HALF, X),
+    "a sum that is never negative": (RELU, X - 1),
+    "a choice": (tp.Monoid(0.0, lambda a, b: jnp.where(a > 0.5, a, a + b)), X),
+    "an inverse that is none": (tp.Monoid(0, jnp.add, commutative=True, inverse=lambda a: a), WHOLE),
+}
+
+
+@pytest.mark.parametrize("entry", ["d", tp.chunks(3)], ids=["devices", "chunks"])
+@pytest.mark.parametrize("name", INSIDE)
+def test_what_merges_inside_of_windows_is_asked_too(name: str, entry: Any) -> None:
+    monoid, x = INSIDE[name]
+    # Windows of three would be merged alike in boxes of three.
+    with pytest.raises(tp.KernelError, match="is not right for a box of any size"):
+        planned(tp.window(folded(monoid, lambda cell: cell), 5, SCANNED, over="t"), entry, x)
+
+
+def test_windows_of_what_is_associative_are_planned() -> None:
+    for monoid, x in ((KEEPING, X), (tp.Monoid(0, jnp.add, commutative=True, inverse=jnp.negative), WHOLE)):
+        arrow = tp.window(folded(monoid, lambda cell: cell), 3, SCANNED, over="t")
+        np.testing.assert_allclose(planned(arrow, "d", x), arrow(x), rtol=1e-6)
+
+
+def test_a_number_that_a_monoid_chooses_by_may_be_any() -> None:
+    # Sums of a few numbers of one unit seldom exceed it on one side of the brackets alone.
+    stops = tp.Monoid(0.0, lambda a, b: jnp.where(a > 10, a, a + b))
+    with pytest.raises(tp.KernelError, match="is not associative"):
+        planned(tp.scan(folded(stops, lambda cell: cell), SCANNED, over="t"), "d")
