@@ -13,6 +13,8 @@ _REDUCTION_NAMES = "argmax argmin reduce reduce_and reduce_max reduce_min reduce
 REDUCTIONS = frozenset(_REDUCTION_NAMES.split())
 # The most cells of an axis whose order is written down.
 LONGEST = 1 << 13
+# How JAX shows the type of keys of Threefry.
+_THREEFRY = "key<fry>"
 CUMULATIVE = frozenset({"cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"})
 
 
@@ -103,9 +105,20 @@ def _iota(equation: Any, flows: list[Flow]) -> list[Flow]:
     return [Flow(tuple(POSITION if axis == own and size > 1 else None for axis, size in enumerate(shape)))]
 
 
-def _random_bits(equation: Any, flows: list[Flow]) -> list[Flow]:
+def _random_bits(equation: Any, flows: list[Flow]) -> list[Flow] | None:
+    if not _draw_alone(equation):
+        return None
     own = equation.outvars[0].aval.shape[len(flows[0].axes) :]
     return [flows[0].along((*flows[0].axes, *(POSITION if size > 1 else None for size in own)))]
+
+
+def _draw_alone(equation: Any) -> bool:
+    """Whether what one key gives is up to that key: others (`rbg`) draw for all at once, by the first of them."""
+    return str(equation.invars[0].aval.dtype) == _THREEFRY
+
+
+def _folded_in(equation: Any, flows: list[Flow]) -> list[Flow] | None:
+    return _keys(equation, flows) if _draw_alone(equation) else None
 
 
 def _keys(equation: Any, flows: list[Flow]) -> list[Flow]:
@@ -212,7 +225,7 @@ RULES: dict[str, Callable[[Any, list[Flow]], list[Flow] | None]] = {
     "fft": _fft,
     "iota": _iota,
     "random_bits": _random_bits,
-    "random_fold_in": _keys,
+    "random_fold_in": _folded_in,
     "random_seed": _keys,
     "random_unwrap": _keys,
     "random_wrap": _keys,
