@@ -17,25 +17,29 @@ import jax.numpy as jnp
 import numpy as np
 
 from combinators.claims.cut import Boxed, Parts, Sizes, parts_of, slices
-from combinators.claims.draws import draws
+from combinators.claims.draws import draws, turns
 from combinators.claims.fewer import asked_at
 from combinators.declared.compared import differ, rounds
 from combinators.declared.drawn import is_key
 from combinators.declared.programs import alike_but_sizes
-from combinators.declared.runnable import RaisesError, apart
+from combinators.declared.runnable import INTERPRETED, RaisesError, apart
 from combinators.equations.effort import Effort
 
 # What all runs in NumPy may take, in small equations: some seconds.
 _EFFORT = 1 << 18
 # A fold with sums of few bits is asked of so many cells.
 _FEW = 8
+# What `differs` says where data choose alike of box and whole, whatever is drawn.
+UNTOLD = "untold"
+# What data choose tells something as long as results are no larger.
+_ORDINARY = 1e3
 # One draw may take such a part of what is left: a loop that some numbers keep going leaves something to the others.
 _SHARES = 4
 
 
 def differs(
     kernel: Boxed, box: Mapping[str, int], *, counts: bool, settled: Callable[[Any, Collection[str]], bool]
-) -> bool:
+) -> bool | str:
     """Whether a kernel is known to compute something else on a box than on the whole.
 
     Args:
@@ -43,6 +47,9 @@ def differs(
       box: the sizes of a part of its index space, no greater than the whole.
       counts: whether its code may learn how many cells its block has.
       settled: whether a program says of itself that boxes come to the whole, along some dimensions.
+
+    Returns:
+      `UNTOLD` where they came to the same, and cells that are cut chose alike of all that was drawn.
     """
     cut = [dim for dim, size in kernel.sizes.items() if box[dim] != size]
     if not cut or not all(0 < box[dim] <= kernel.sizes[dim] for dim in kernel.sizes):
@@ -54,7 +61,13 @@ def differs(
         other = kernel.at(dict(box)) if counts else None
         if other is None or alike_but_sizes(program, other):
             return False
-    return any(_parts_differ(kernel, parts) for asked in asked_at(kernel, box) for parts in _and_few(kernel, asked))
+    found = (_parts_differ(kernel, parts) for asked in asked_at(kernel, box) for parts in _and_few(kernel, asked))
+    untold = False
+    for each in found:
+        if each is True:
+            return True
+        untold = untold or bool(each)
+    return UNTOLD if untold else False
 
 
 def _and_few(kernel: Boxed, parts: Parts) -> Iterator[Parts]:
@@ -72,11 +85,12 @@ def _of_few_cells(kernel: Boxed, program: Any, sizes: Sizes, box: Sizes) -> Iter
         yield {**sizes, **few}, {**box, **{dim: min(box[dim], -(-size // 2)) for dim, size in few.items()}}
 
 
-def _parts_differ(kernel: Boxed, parts: Parts) -> bool:
+def _parts_differ(kernel: Boxed, parts: Parts) -> bool | str:
     # Of many cells sums of few bits are other numbers in each order.
     if parts.folded > _FEW and parts.rounds:
         return False
-    for way in parts.ways:
+    # Only in NumPy it is seen what data choose.
+    for way in sorted(parts.ways, key=INTERPRETED.__ne__) if any(map(turns, parts.programs.values())) else parts.ways:
         try:
             with apart(), np.errstate(all="ignore"):
                 return _differ(kernel, parts, way)
@@ -85,19 +99,21 @@ def _parts_differ(kernel: Boxed, parts: Parts) -> bool:
     return False
 
 
-def _differ(kernel: Boxed, parts: Parts, way: str) -> bool:
-    """Whether some draw tells that they differ.
+def _differ(kernel: Boxed, parts: Parts, way: str) -> bool | str:
+    """Whether some draw tells that they differ, and whether one could.
 
     Raises:
       RaisesError: where none could be run.
     """
     sizes, effort, ran = parts.sizes, Effort(_EFFORT), False
-    run = parts.runs(way, effort)
+    choices = parts.choices(kernel.signature)
+    run = parts.runs(way, effort, choices)
     ends, between = parts.corners[:2], parts.corners[2:]
     for number, (arrays, move) in enumerate(draws(kernel.signature, parts, effort)):
         effort.begin(effort.left // _SHARES)
         try:
             whole = [run([sizes], [given]) for given in (arrays, list(map(move, arrays)))]
+            chosen, *_ = choices.taken()
             if any(_corner_differs(kernel, parts, run, arrays, whole, corner, move) for corner in ends):
                 return True
             ran = True
@@ -105,11 +121,20 @@ def _differ(kernel: Boxed, parts: Parts, way: str) -> bool:
             others = between[number % len(between) :][:1] if number and between else between
             if any(_corner_differs(kernel, parts, run, arrays, whole, corner, move) for corner in others):
                 return True
+            boxes = choices.taken()
+            if _are_ordinary(whole[0]):
+                choices.compare(chosen, boxes)
         except RaisesError:  # of these numbers nothing is known, such as of a loop that they keep going
-            continue
+            choices.taken()
     if not ran:
         raise RaisesError
-    return False
+    return False if choices.are_told else UNTOLD
+
+
+def _are_ordinary(leaves: Sequence[Any]) -> bool:
+    """Whether what is finite of some results is of such numbers that rounding does not hide one that is added."""
+    floats = [leaf for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.inexact)]
+    return all(np.max(np.abs(leaf), initial=0, where=np.isfinite(leaf)) <= _ORDINARY for leaf in floats)
 
 
 def _corner_differs(

@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 
+from combinators.claims.choices import Choices
 from combinators.claims.running import runner
 from combinators.declared.compared import rounds, tolerances
 from combinators.declared.runnable import ways
@@ -122,13 +123,31 @@ class Parts:
         """How all of it can be run."""
         return ways([*self.programs.values(), *self.joined.values()], self.share)
 
-    def runs(self, way: str, effort: Effort) -> Callable[[Sequence[Sizes], Sequence[Sequence[Any]]], list[Any]]:
+    def choices(self, signature: Signature) -> Choices:
+        """What cells that are cut choose together; a coordinate is in each box what it is in the whole."""
+        cut = frozenset(dim for dim, size in self.sizes.items() if self.box[dim] != size)
+        made_of = [
+            cut.intersection(name for axis in operand.axes for name in axis.names)
+            if operand.coordinate is None
+            else frozenset[str]()
+            for operand in signature.operands
+        ]
+        return Choices(self.programs, list(self.sizes), made_of)
+
+    def runs(
+        self, way: str, effort: Effort, choices: Choices | None = None
+    ) -> Callable[[Sequence[Sizes], Sequence[Sequence[Any]]], list[Any]]:
         """What gives what is compared of parts of some sizes and their blocks."""
-        kernels = {sizes: runner(program, way, effort) for sizes, program in self.programs.items()}
+        watch = None if choices is None else choices.watch
+        kernels = {sizes: runner(program, way, effort, watch) for sizes, program in self.programs.items()}
         joins = {number: runner(program, way, effort) for number, program in self.joined.items()}
 
         def run(sizes: Sequence[Sizes], blocks: Sequence[Sequence[Any]]) -> list[Any]:
-            states = [kernels[tuple(each.values())](block) for each, block in zip(sizes, blocks, strict=True)]
+            states: list[list[Any]] = []
+            for each, block in zip(sizes, blocks, strict=True):
+                if choices is not None:
+                    choices.begin()
+                states.append(kernels[tuple(each.values())](block))
             return joins[len(states)](list(itertools.chain(*states))) if joins else states[0]
 
         return run

@@ -62,7 +62,7 @@ def draws(signature: Signature, parts: Parts, effort: Effort) -> Iterator[tuple[
     # Of two parts that give one number chance alone may make that equal.
     told = min((math.prod(aval.shape) for aval in program.out_avals), default=1) * max(1, len(parts.boxes) - 1)
     rounds = min(_ROUNDS, -(-_FEW // max(1, told)))
-    fixed = stay(signature, program)
+    fixed, turning = stay(signature, program), any(map(turns, parts.programs.values()))
 
     def changed(change: Callable[..., Any], arrays: Sequence[Any], *by: Any) -> list[Any]:
         return [array if still else change(array, *by) for array, still in zip(arrays, fixed, strict=True)]
@@ -71,7 +71,7 @@ def draws(signature: Signature, parts: Parts, effort: Effort) -> Iterator[tuple[
         yield arrays, moved
     if any(map(selects, (*parts.programs.values(), *parts.joined.values()))):
         rng, before = np.random.default_rng(0), effort.left
-        often = _OFTENER if any(map(turns, parts.programs.values())) else _OFTEN
+        often = _OFTENER if turning else _OFTEN
         for number, arrays in enumerate(drawn(signature, program, sizes, often, rounds)):
             if before - effort.left + number * cells_of(program) // _NUMBERS > _CHEAP:
                 break
@@ -84,8 +84,12 @@ def draws(signature: Signature, parts: Parts, effort: Effort) -> Iterator[tuple[
     for scale, arrays in itertools.product(_SCALES, list(drawn(signature, program, sizes))):
         yield changed(scaled, arrays, scale), moved
     if looks_for_infinities(program):
-        for arrays, number in itertools.product(drawn(signature, program, sizes), (np.nan, np.inf, -np.inf)):
+        numbers = (np.nan, np.inf, -np.inf)
+        for arrays, number in itertools.product(drawn(signature, program, sizes), numbers):
             yield changed(planted, arrays, number), moved
+        # What looks for one among all cells finds it in one box alone.
+        for arrays, number in itertools.product(drawn(signature, program, sizes, 2 * turning), numbers):
+            yield changed(planted, arrays, number, math.inf), moved
 
 
 def _unmoved(array: Any, way: int = 0) -> Any:

@@ -5,12 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 from combinators.declared.runnable import PALLAS
-from combinators.kernels.jaxprs import is_program
+from combinators.kernels.jaxprs import is_program, programs_inside
 
 
 def interpreting(program: Any) -> Any:
     """A closed jaxpr whose Pallas kernels are interpreted, wherever they stand in it."""
+    if not _is_inside(program.jaxpr):
+        return program  # the very same: what it chooses is watched by its equations
     return program.replace(jaxpr=_interpreting(program.jaxpr))
+
+
+def _is_inside(jaxpr: Any) -> bool:
+    return any(
+        equation.primitive.name == PALLAS
+        or any(_is_inside(getattr(each, "jaxpr", each)) for each in programs_inside(equation))
+        for equation in jaxpr.eqns
+    )
 
 
 def _interpreting(jaxpr: Any) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 from combinators.claims.pallas import interpreting
 from combinators.declared.runnable import INTERPRETED, RaisesError, apart, raising, ways
 from combinators.equations.effort import Effort
-from combinators.equations.evaluate import evaluator
+from combinators.equations.evaluate import Watch, evaluator
 from combinators.kernels.jaxprs import as_function
 
 Run: TypeAlias = "Callable[[Sequence[Any]], list[Any]]"
@@ -42,14 +42,15 @@ def told(programs: Sequence[Any], asked: Callable[[Sequence[Run]], Iterable[bool
     return False
 
 
-def runner(program: Any, way: str, effort: Effort) -> Callable[[Sequence[Any]], list[Any]]:
+def runner(program: Any, way: str, effort: Effort, watch: Watch | None = None) -> Callable[[Sequence[Any]], list[Any]]:
     """What runs a closed jaxpr on arrays in one of its `ways`; in NumPy as long as some `effort` is left.
 
+    There what data choose may be watched.
     Whatever the program raises it raises as `RaisesError`.
     """
     with raising():
         program = interpreting(program)
-        function = evaluator(program, effort) if way == INTERPRETED else jax.jit(as_function(program))
+        function = evaluator(program, effort, watch) if way == INTERPRETED else jax.jit(as_function(program))
 
     def run(arrays: Sequence[Any]) -> list[Any]:
         with raising():

@@ -94,8 +94,11 @@ def streaked(array: Any, rng: np.random.Generator) -> Any:
     is_signed = jnp.isrealobj(array) and bool((array < 0).any())
     for axis, size in enumerate(array.shape):
         shape = [size if each == axis else 1 for each in range(array.ndim)]
-        signs = rng.choice([-1, 1], shape) if is_signed and rng.integers(2) else 1
-        streaks = streaks * signs * (_STREAKS ** rng.uniform(-1, 1, shape) if is_float else 1)
+        # Each cell, or all up to some place and all behind it: a box of many cells is of one kind then.
+        runs = np.arange(size) if rng.integers(2) else np.arange(size) >= rng.integers(1, max(size, 2))
+        signs = rng.choice([-1, 1], size)[runs.astype(int)] if is_signed and rng.integers(2) else np.ones(size)
+        scales = _STREAKS ** rng.uniform(-1, 1, size)[runs.astype(int)] if is_float and rng.integers(2) else 1
+        streaks = streaks * (signs * scales).reshape(shape)
     return (abs(array) * streaks if is_signed else array * streaks).astype(array.dtype)
 
 
@@ -110,11 +113,11 @@ def tied(array: Any) -> Any:
     return np.clip(places, limits.min, min(limits.max, _NO_PLACE)).astype(array.dtype).reshape(array.shape)
 
 
-def planted(array: Any, number: float) -> Any:
-    """Floats of which one of four is a number, as NaN; all else as it is."""
+def planted(array: Any, number: float, share: float = 4) -> Any:
+    """Floats of which one of so many is a number, as NaN, and at least one; all else as it is."""
     if not jnp.issubdtype(array.dtype, jnp.inexact) or not array.size:
         return array
-    places = np.random.default_rng(array.size).permutation(array.size)[: -(-array.size // 4)]
+    places = np.random.default_rng(array.size).permutation(array.size)[: max(1, math.ceil(array.size / share))]
     changed = array.copy().reshape(-1)
     changed[places] = number
     return changed.reshape(array.shape)

@@ -67,7 +67,8 @@ def _follow(jaxpr: Any, given: Sequence[Origins], found: Preconditions) -> list[
         found.rising.update(_as_given(named) if equation.params.get("indices_are_sorted") else ())
         if equation.primitive.name.startswith("scatter") and equation.params.get("unique_indices"):
             found.distinct.update(_all_of(named))
-        made = [_all(read)] * len(equation.outvars)
+        made = [_taken(equation, read)] * len(equation.outvars)
+        branches: list[list[Origins]] = []
         for inner in programs_inside(equation):
             within = getattr(inner, "jaxpr", inner)
             # Of a `cond` the first is the choice; of what takes others nothing is known but all that there are.
@@ -75,13 +76,22 @@ def _follow(jaxpr: Any, given: Sequence[Origins], found: Preconditions) -> list[
             fits = len(passed) == len(within.invars)
             results = _follow(within, passed if fits else [_all(read)] * len(within.invars), found)
             if equation.primitive.name in CALLS and fits and len(results) == len(made):
-                made = results
+                branches.append(results)
+        if branches:
+            made = list(map(_all, zip(*branches, strict=True)))
         if equation.primitive.name == "sort":
-            # What is sorted rises, whatever it is made of; what goes with it does not.
-            made = [*made]
-            made[0] = frozenset(~each if each >= 0 else each for each in made[0])
+            # What is sorted rises, whatever it is made of; what goes with it, as places do, is in its order.
+            made = [frozenset(~each if each >= 0 else each for each in origins) for origins in made]
         origins.update(zip(equation.outvars, made, strict=True))
     return [frozenset[int]() if is_literal(each) else origins.get(each, frozenset()) for each in jaxpr.outvars]
+
+
+def _taken(equation: Any, read: Sequence[Origins]) -> Origins:
+    """What results are made of; what is taken at places that a sort gave is in its order."""
+    made = _all(read)
+    if equation.primitive.name == "gather":
+        return frozenset(~each if each >= 0 and ~each in read[1] else each for each in made)
+    return made
 
 
 def _as_given(origins: Origins) -> set[int]:

@@ -21,17 +21,22 @@ from combinators.kernels.jaxprs import is_literal, scan_parts
 Run = Callable[[Sequence[Any]], list[Any]]
 """From arrays to arrays."""
 
+Watch = Callable[[Any, int, bool], None]
+"""Told of each `cond` and `while` that is run: the equation, which branch it took, or how often it turned, and whether
+one turn more would change nothing."""
 
-def evaluator(closed: Any, effort: Effort | None = None) -> Run:
+
+def evaluator(closed: Any, effort: Effort | None = None, watch: Watch | None = None) -> Run:
     """The function that a closed jaxpr is, in NumPy.
 
     Args:
       closed: of one device; without collectives.
       effort: what may be run, of which each run takes its part; anything where it is None.
+      watch: is told what data choose.
 
     The function raises `EffortError` when there is not so much left.
     """
-    return _program(closed.jaxpr, [constant(each) for each in closed.consts], effort)
+    return _program(closed.jaxpr, [constant(each) for each in closed.consts], effort, watch)
 
 
 def constant(value: Any) -> Any:
@@ -39,7 +44,7 @@ def constant(value: Any) -> Any:
     return np.asarray(value) if isinstance(value, jax.Array | np.generic | int | float | bool) else value
 
 
-def _program(jaxpr: Any, constants: Sequence[Any], effort: Effort | None) -> Run:
+def _program(jaxpr: Any, constants: Sequence[Any], effort: Effort | None, watch: Watch | None) -> Run:
     places: dict[Any, int] = {}
     start: list[Any] = []
 
@@ -58,7 +63,7 @@ def _program(jaxpr: Any, constants: Sequence[Any], effort: Effort | None) -> Run
         put(variable, value)
     inputs = [put(variable) for variable in jaxpr.invars]
     steps = [
-        (_equation(each, effort), [place(atom) for atom in each.invars], [put(variable) for variable in each.outvars])
+        (_equation(each, effort, watch), list(map(place, each.invars)), list(map(put, each.outvars)))
         for each in jaxpr.eqns
     ]
     outputs = [place(atom) for atom in jaxpr.outvars]
@@ -78,26 +83,26 @@ def _program(jaxpr: Any, constants: Sequence[Any], effort: Effort | None) -> Run
     return run
 
 
-def _equation(equation: Any, effort: Effort | None) -> Run:
+def _equation(equation: Any, effort: Effort | None, watch: Watch | None) -> Run:
     name = equation.primitive.name
     if name in SILENT:
         return lambda operands: []
     if name == PURE:
         return partial(call_back, equation)
     control = CONTROL.get(name)
-    return partial(run_primitive, equation) if control is None else control(equation, effort)
+    return partial(run_primitive, equation) if control is None else control(equation, effort, watch)
 
 
-def _call(equation: Any, effort: Effort | None) -> Run:
+def _call(equation: Any, effort: Effort | None, watch: Watch | None) -> Run:
     params = equation.params
     inner = params.get("jaxpr", params.get("call_jaxpr"))
-    return evaluator(inner, effort) if hasattr(inner, "consts") else _program(inner, [], effort)
+    return evaluator(inner, effort, watch) if hasattr(inner, "consts") else _program(inner, [], effort, watch)
 
 
-def _scan(equation: Any, effort: Effort | None) -> Run:
+def _scan(equation: Any, effort: Effort | None, watch: Watch | None) -> Run:
     params = equation.params
     fixed, carries = scan_parts(equation)
-    body, kinds = evaluator(params["jaxpr"], effort), params["jaxpr"].out_avals[carries:]
+    body, kinds = evaluator(params["jaxpr"], effort, watch), params["jaxpr"].out_avals[carries:]
     turns = range(params["length"])
     ordered = turns[::-1] if params["reverse"] else turns
 
@@ -125,20 +130,30 @@ def _stacked(made: list[Any]) -> Any:
     return jnp.stack(made) if isinstance(made[0], jax.Array) else np.stack(made)
 
 
-def _while(equation: Any, effort: Effort | None) -> Run:
+def _while(equation: Any, effort: Effort | None, watch: Watch | None) -> Run:
     params = equation.params
     asked = params["cond_nconsts"]
     fixed = asked + params["body_nconsts"]
-    condition, body = evaluator(params["cond_jaxpr"], effort), evaluator(params["body_jaxpr"], effort)
+    condition, body = (evaluator(params[name], effort, watch) for name in ("cond_jaxpr", "body_jaxpr"))
 
     def run(operands: Sequence[Any]) -> list[Any]:
-        carry = list(operands[fixed:])
+        carry, turns = list(operands[fixed:]), 0
         while np.any(going := condition([*operands[:asked], *carry])[0]):
             after = body([*operands[asked:fixed], *carry])
             carry = [going_on(going, *each) for each in zip(after, carry, strict=True)]
+            turns += 1
+        if watch is not None:
+            more = body([*operands[asked:fixed], *carry])
+            watch(equation, turns, all(map(_is_same, carry, more)))
         return carry
 
     return run
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    if isinstance(one, jax.Array):  # typed random keys are arrays of JAX alone
+        one, other = map(jax.random.key_data, (one, other))
+    return np.asarray(one).tobytes() == np.asarray(other).tobytes()
 
 
 def going_on(going: Any, after: Any, before: Any) -> Any:
@@ -150,17 +165,20 @@ def going_on(going: Any, after: Any, before: Any) -> Any:
     return jnp.where(going, after, before) if isinstance(before, jax.Array) else np.where(going, after, before)
 
 
-def _cond(equation: Any, effort: Effort | None) -> Run:
-    branches = [evaluator(branch, effort) for branch in equation.params["branches"]]
+def _cond(equation: Any, effort: Effort | None, watch: Watch | None) -> Run:
+    branches = [evaluator(branch, effort, watch) for branch in equation.params["branches"]]
 
     def run(operands: Sequence[Any]) -> list[Any]:
-        return branches[min(max(int(operands[0]), 0), len(branches) - 1)](operands[1:])
+        chosen = min(max(int(operands[0]), 0), len(branches) - 1)
+        if watch is not None:
+            watch(equation, chosen, False)
+        return branches[chosen](operands[1:])
 
     return run
 
 
 _CALLS = ("jit", "pjit", "closed_call", "core_call", "eval_jaxpr", "remat", "remat2", "checkpoint", "custom_jvp_call")
-CONTROL: dict[str, Callable[[Any, Effort | None], Run]] = {
+CONTROL: dict[str, Callable[[Any, Effort | None, Watch | None], Run]] = {
     **dict.fromkeys((*_CALLS, "custom_vjp_call", "custom_vjp_call_jaxpr", "custom_lin"), _call),
     "scan": _scan,
     "while": _while,

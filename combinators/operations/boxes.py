@@ -36,12 +36,16 @@ _WRITE_OR_KEEP = (
     "say what they take; `jax.vmap` ends a loop for each row), or do not cut these axes."
 )
 
+_EACH_BY_ITSELF = (
+    "Choose for each cell (`jnp.where`; `jax.vmap` makes it of a choice and ends a loop for each row), write [dim] for "
+    "what it needs whole, or do not cut these axes."
+)
 _FROM_OPERANDS = (
     "Compute from operands alone: random numbers come from tp.random, places from coordinates (`@dim`), "
     "and what changes is an operand."
 )
 
-_ACTS, _IMPURE, _PULLS = "acts", "impure", "pulls back"
+_ACTS, _IMPURE, _PULLS, _UNTOLD = "acts", "impure", "pulls back", "untold"
 
 
 def check_box(shaped: Shaped, leaves: Sequence[Any], sizes: Mapping[str, int], *, is_state: bool) -> None:
@@ -152,6 +156,14 @@ def check_numbers(
                 remedy=_COMPUTE_ONLY,
             )
         )
+    if known.get(box) == _UNTOLD:
+        raise not_of_any_size(
+            shaped,
+            sizes,
+            "cells choose together which way it takes (`jax.lax.cond`, a loop); of all that was tried such boxes chose "
+            "as the whole does, so whether they come to the same is not known",
+            remedy=_EACH_BY_ITSELF,
+        )
     if found := known.get(box):
         gives = "pulls back" if found == _PULLS else "gives"
         raise not_of_any_size(
@@ -206,8 +218,8 @@ def _differs(
         return _ACTS
     if whole is not None and _takes_cells(shaped, kernel, whole):
         return False
-    if differs(boxed, sizes, counts=counts, settled=settled):
-        return True
+    if found := differs(boxed, sizes, counts=counts, settled=settled):
+        return found
     if whole is None:
         return False
     cut = [dim for dim, size in shaped.sizes.items() if sizes[dim] != size]

@@ -14,6 +14,7 @@ from jax import lax
 from combinators.claims.boxed import differs
 from combinators.claims.cut import Boxed, Parts, parts_of
 from combinators.claims.draws import draws
+from combinators.declared.runnable import RaisesError
 from combinators.equations.effort import Effort, EffortError
 from combinators.index_space.signature import Signature
 
@@ -87,6 +88,32 @@ def test_a_loop_that_some_numbers_keep_going_leaves_something_to_the_others() ->
     # Of numbers that are scaled by ten thousand it takes as many turns; of those that are not it is told.
     kernel = boxed(lambda x: lax.while_loop(lambda u: u.sum() < 5, lambda u: u + 1, x), "a -> a")
     assert differs(kernel, {"a": ROWS // 2}, counts=False, settled=lambda *_: False)
+
+
+def test_what_small_numbers_keep_going_is_asked_of_large_ones_too() -> None:
+    # It ends of large numbers and of negative ones alone, and of large ones it is no kernel of one cell.
+    def added(x: Any) -> Any:
+        ended = lax.while_loop(lambda u: (u.sum() > 0) & (u.max() < 1000), lambda u: u * 1.0, x)
+        return ended / jnp.where(x.max() > 1000, x.sum(), 1)
+
+    assert differs(boxed(added, "a -> a"), {"a": ROWS // 2}, counts=False, settled=lambda *_: False) is True
+
+
+def test_where_one_way_to_run_raises_the_next_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    ways: list[str] = []
+    runs = Parts.runs
+
+    def first_raises(parts: Parts, way: str, *rest: Any) -> Any:
+        ways.append(way)
+
+        def raises(*_: Any) -> Any:
+            raise RaisesError
+
+        return raises if len(ways) == 1 else runs(parts, way, *rest)
+
+    monkeypatch.setattr(Parts, "runs", first_raises)
+    assert differs(boxed(lambda x: x - x.sum(), "a -> a"), {"a": ROWS // 2}, counts=False, settled=lambda *_: False)
+    assert len(ways) == 2 and ways[0] != ways[1]
 
 
 def test_a_run_takes_no_more_than_its_share() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -165,6 +166,24 @@ def test_truths_are_added_as_without_a_plan() -> None:
     arrow = tp.Reduce(lambda x: jnp.any(x, 0), "t -> ", tp.monoids.Sum)
     found = tp.plan(tp.trace(arrow, truths), tp.mesh(d=4), {"t": "d"}).compile()(truths)
     assert found.dtype == bool and bool(found) == bool(arrow(truths))
+
+
+def of_parts(combine: Any) -> tp.Aggregator:
+    """A sum and a maximum beside each other, merged by a function of somebody."""
+    parts = tp.monoids.Sum & tp.monoids.Max
+    return tp.Aggregator(lambda x: (x, x), dataclasses.replace(parts, combine=combine), lambda s: s)
+
+
+def test_a_product_that_somebody_merges_by_himself_does_as_its_parts_do() -> None:
+    def swapped(a: Any, b: Any) -> Any:
+        return jnp.maximum(a[0], b[0]), a[1] + b[1]
+
+    def theirs(a: Any, b: Any) -> Any:
+        return a[0] + b[0], jnp.maximum(a[1], b[1])
+
+    assert planned(tp.fold(of_parts(theirs), "t -> "), "d") == (X.sum(), X.max())
+    with pytest.raises(tp.KernelError, match="does not merge as its parts or its frame do"):
+        planned(tp.fold(of_parts(swapped), "t -> "), "d")
 
 
 WHOLE = np.arange(12, dtype=np.int32) % 5

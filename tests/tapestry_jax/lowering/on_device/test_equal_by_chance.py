@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -19,6 +20,13 @@ PLANS = {"devices": (2, "d"), "chunks": (1, tp.chunks(3))}
 
 def flipped(v: Any) -> Any:
     return lax.cond(v.sum() > 0, lambda u: u, lambda u: -u, v)
+
+
+def flipped_if(choice: Any) -> Any:
+    def run(v: Any) -> Any:
+        return lax.cond(choice(v), lambda u: -u, lambda u: u, v)
+
+    return run
 
 
 def until_large(v: Any) -> Any:
@@ -41,11 +49,34 @@ def first_three(v: Any) -> Any:
     return jnp.where(jnp.arange(len(v)) < 3, v, 0)
 
 
+def turned_rows(x: Any) -> Any:
+    largest = jnp.sin(x).max(1)
+    return lax.cond(largest.sum() > 0, lambda u: u, lambda u: -u, largest)
+
+
+def capped(v: Any) -> Any:
+    return lax.cond((v > 2).any(), lambda u: jnp.minimum(u, 2), lambda u: u, v)
+
+
+def without_nan(v: Any) -> Any:
+    return lax.cond(jnp.isnan(v).any(), lambda u: jnp.where(jnp.isnan(u), 0, u), lambda u: u, v)
+
+
+@jax.vmap
+def root(v: Any) -> Any:
+    def goes_on(carried: Any) -> Any:
+        guess, turns = carried
+        return (abs(guess * guess - abs(v)) > 1e-3) & (turns < 20)
+
+    return lax.while_loop(goes_on, lambda held: (0.5 * (held[0] + abs(v) / held[0]), held[1] + 1), (1.0 + abs(v), 0))[0]
+
+
 # By name: the kernel, its signature, the dimension that is cut, and what merges its parts.
 Row = tuple[Callable[..., Any], str, str, Any]
 WRONG: dict[str, Row] = {
     "a condition": (flipped, "n -> n", "n", None),
     "a loop until all are large": (until_large, "n -> n", "n", None),
+    "a condition on what is nearly always large": (turned_rows, "n [f] -> n", "n", None),
     "the largest of each, least of parts": (lambda x: x.max(), "n c -> ", "c", Min),
     "the largest of each by ties": (lambda x: only_largest(x).sum(), "n c -> ", "n", Max),
     "larger by far": (lambda x, y: jnp.maximum(shifted(x)[:, None], 9 + y * y).max(1), "n, m -> n", "n", Max),
@@ -64,13 +95,21 @@ RIGHT: dict[str, Row] = {
     "the largest along what is whole": (lambda x: only_largest(x.T).T, "n [c] -> n [c]", "n", None),
     "the largest of largest": (lambda x, y: jnp.maximum(x[:, None], y * y).max(1), "n, m -> n", "m", Max),
     "multiplied in a loop": (lambda x: lax.fori_loop(0, 3, lambda _, u: u * 2, x.sum(0)), "n [c] -> [c]", "n", Sum),
+    "a choice that changes nothing": (capped, "n -> n", "n", None),
+    "a loop for each row": (lambda v: root(v * 1.0), "n -> n", "n", None),
+    "a choice in turn": (
+        lambda v: lax.map(lambda u: lax.cond(u > 0, lambda: u, lambda: -2 * u), v),
+        "n -> n",
+        "n",
+        None,
+    ),
     "sorted first": (lambda x: jnp.sort(x)[-1], "n -> ", "n", Max),
 }
 
 
 def planned(row: Row, plan: str, dtype: str) -> tuple[Any, Any, list[Any]]:
     kernel, signature, cut, monoid = row
-    rng, sizes = np.random.default_rng(0), {"n": 8, "m": 6, "c": 5, "[c]": 5}
+    rng, sizes = np.random.default_rng(0), {"n": 8, "m": 6, "c": 5, "[c]": 5, "[f]": 20}
     read = [operand.split() for operand in signature.split("->")[0].split(",")]
     arrays = [rng.integers(-4, 5, [sizes[dim] for dim in dims]).astype(dtype) for dims in read]
     arrow = tp.Map(kernel, signature) if monoid is None else tp.Reduce(kernel, signature, monoid)
@@ -85,6 +124,52 @@ def test_what_is_equal_by_chance_alone_is_refused(name: str, plan: str, dtype: s
     _, given, _ = planned(WRONG[name], plan, dtype)
     with pytest.raises(tp.KernelError, match="is not right for a box of any size"):
         given.compile().lower()
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_a_choice_by_what_is_no_number_is_asked_of_such(plan: str) -> None:
+    arrow, given, _ = planned((without_nan, "n -> n", "n", None), plan, "float32")
+    array = np.array([1, np.nan, 3, 4, 5, 6, 7, np.nan], np.float32)
+    np.testing.assert_array_equal(given.compile()(array), arrow(array))
+
+
+# What most numbers choose alike, of a box and of the whole.
+SELDOM: dict[str, Row] = {
+    "all but large": (flipped_if(lambda v: (v > 1e6).any()), "n -> n", "n", None),
+    "far from nothing": (flipped_if(lambda v: (v * v).sum() < 1e-12), "n -> n", "n", None),
+    "one number in billions": (flipped_if(lambda v: jnp.abs(v).max() == 0.1234567), "n -> n", "n", None),
+    "a product": (flipped_if(lambda v: jnp.prod(jnp.exp(v)) < 1e-30), "n -> n", "n", None),
+    "a loop that hardly ever begins": (
+        lambda v: lax.while_loop(lambda u: u.sum() > 1e8, lambda u: u / 2, v),
+        "n -> n",
+        "n",
+        None,
+    ),
+    "of a fold": (lambda x: flipped_if(lambda v: v > 1e9)(x.sum()), "n -> ", "n", Sum),
+}
+
+
+@pytest.mark.parametrize("plan", PLANS)
+@pytest.mark.parametrize("name", SELDOM)
+def test_what_no_numbers_tell_is_refused(name: str, plan: str) -> None:
+    _, given, _ = planned(SELDOM[name], plan, "float32")
+    with pytest.raises(tp.KernelError, match="is not right for a box of any size"):
+        given.compile().lower()
+
+
+def test_the_error_says_that_it_is_not_known() -> None:
+    _, given, _ = planned(SELDOM["one number in billions"], "devices", "float32")
+    with pytest.raises(tp.KernelError) as caught:
+        given.compile().lower()
+    assert str(caught.value) == (
+        "the kernel of `run` is not right for a box of any size.\n"
+        "  signature n -> n\n"
+        "  box n=4\n"
+        "  cells choose together which way it takes (`jax.lax.cond`, a loop); of all that was tried such boxes chose "
+        "as the whole does, so whether they come to the same is not known\n"
+        "  Choose for each cell (`jnp.where`; `jax.vmap` makes it of a choice and ends a loop for each row), write "
+        "[dim] for what it needs whole, or do not cut these axes."
+    )
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int32"])

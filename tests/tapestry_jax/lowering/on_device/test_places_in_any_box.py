@@ -58,6 +58,16 @@ def test_it_is_seen_among_more_cells_than_are_run(name: str) -> None:
     refused(KERNELS[name](20_000_000), "n", MANY, "devices")
 
 
+def where_large(place: int) -> Any:
+    return tp.Map(lambda x: x.at[place].set(jnp.where(x[place] > 20, 0.0, x[place])), "n -> n")
+
+
+@pytest.mark.parametrize("plan", FOUR)
+@pytest.mark.parametrize("place", [4, 7])
+def test_a_place_that_most_numbers_leave_as_it_is_is_seen(place: int, plan: str) -> None:
+    refused(where_large(place), "n", LENGTH, plan)
+
+
 SLOPES: dict[str, Callable[[Any], Any]] = {
     "stopped": lambda x: x.at[4].set(jax.lax.stop_gradient(x)[4]),
     "stopped in a slice": lambda x: x.at[4:5].set(jax.lax.stop_gradient(x)[4:5]),

@@ -27,6 +27,7 @@ WRONG: dict[str, Slopes] = {
     "a condition": lambda x, g: lax.cond((x * g).sum() > 0, lambda u: u, lambda u: -u, g),
     "until all are large": lambda x, g: lax.while_loop(lambda u: (u * u).sum() < 40, lambda u: u + 1, g),
     "the largest alone": lambda x, g: jnp.where(x * g == (x * g).max(), g, 0),
+    "until cotangents are large": lambda x, g: lax.while_loop(lambda u: u.sum() < 5, lambda u: u + 1, g),
     "a place": lambda x, g: g.at[5].set(0),
     "a place and something of nothing": lambda x, g: (g + 1).at[5].set(0),
     "what is clipped together": lambda x, g: g / jnp.maximum(1, jnp.abs(x * g).sum()),
@@ -63,6 +64,14 @@ def derived(slopes: Slopes, kind: str, plan: str) -> tuple[Any, Any]:
 @pytest.mark.parametrize("name", WRONG)
 def test_slopes_that_are_false_of_boxes_are_refused(name: str, kind: str, plan: str) -> None:
     planned, _ = derived(WRONG[name], kind, plan)
+    with pytest.raises(tp.PlanError, match="somebody wrote it, and it is false of parts"):
+        planned(X)
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_the_largest_cotangent_alone_is_that_of_one_part(plan: str) -> None:
+    # Of a fold all are the same.
+    planned, _ = derived(lambda x, g: jnp.where(g == g.max(), g, 0), "map", plan)
     with pytest.raises(tp.PlanError, match="somebody wrote it, and it is false of parts"):
         planned(X)
 

@@ -1,0 +1,126 @@
+"""What cells that are cut choose together, and whether a box was ever seen to choose otherwise than the whole."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+from combinators.claims.choices import Choices
+from combinators.equations.evaluate import evaluator
+
+WHOLE, BOX = 8, 4
+CUT, KEPT = frozenset("a"), frozenset[str]()
+
+
+def asked(function: Any, operands: list[Any], *draws: list[Any], whole: int = WHOLE) -> Choices:
+    """What a function chooses of arrays, whole and in a first and a last box."""
+
+    def at(size: int) -> Any:
+        structs = [jax.ShapeDtypeStruct((size,) if dims else (), jnp.float32) for dims in operands]
+        return jax.make_jaxpr(function)(*structs)
+
+    programs = {(size,): at(size) for size in (whole, BOX)}
+    choices = Choices(programs, ["a"], operands)
+    runs = {size: evaluator(program, None, choices.watch) for (size,), program in programs.items()}
+    for arrays in draws:
+        parts = [[array[low : low + BOX] if np.ndim(array) else array for array in arrays] for low in (0, whole - BOX)]
+        for size, block in ((whole, arrays), (BOX, parts[0]), (BOX, parts[1])):
+            choices.begin()
+            runs[size](block)
+        chosen, *boxes = choices.taken()
+        choices.compare(chosen, boxes)
+    return choices
+
+
+def numbers(*cells: float) -> list[Any]:
+    return [np.asarray(cells, np.float32)]
+
+
+POSITIVE, NEGATIVE = numbers(*range(1, 9)), numbers(*range(-8, 0))
+BOTH, OTHERS = numbers(*range(-4, 4)), numbers(*range(4, -4, -1))
+
+
+def flipped(x: Any) -> Any:
+    return lax.cond(x.sum() > 0, lambda u: u, lambda u: -u, x)
+
+
+def until_large(x: Any) -> Any:
+    return lax.while_loop(lambda u: u.sum() < 5, lambda u: u + 1, x)
+
+
+def inside(x: Any) -> Any:
+    return lax.fori_loop(0, 3, lambda _, u: flipped(u), x)
+
+
+TOGETHER = {"a condition": flipped, "a loop": until_large, "inside of one": inside, "called": jax.jit(flipped)}
+
+
+@pytest.mark.parametrize("name", TOGETHER)
+def test_of_what_all_boxes_choose_as_the_whole_does_nothing_is_told(name: str) -> None:
+    assert not asked(TOGETHER[name], [CUT], POSITIVE, POSITIVE, POSITIVE).are_told
+
+
+@pytest.mark.parametrize("name", TOGETHER)
+def test_a_box_that_chooses_otherwise_tells_if_it_does_so_often(name: str) -> None:
+    assert not asked(TOGETHER[name], [CUT], BOTH, OTHERS).are_told
+    assert asked(TOGETHER[name], [CUT], BOTH, OTHERS, BOTH, OTHERS).are_told
+
+
+@jax.vmap
+def each_until_large(v: Any) -> Any:
+    return lax.while_loop(lambda u: u < 5, lambda u: u + 1, v)
+
+
+def all_until_large(x: Any) -> Any:
+    return lax.while_loop(lambda u: (u < 5).any(), lambda u: jnp.where(u < 5, u + 1, u), x)
+
+
+def turned(x: Any, often: Any) -> Any:
+    return lax.while_loop(lambda held: held[1] < often, lambda held: (held[0] + 1, held[1] + 1), (x, jnp.float32(0)))[0]
+
+
+APART: dict[str, tuple[Any, list[Any]]] = {
+    "each row by itself": (each_until_large, [CUT]),
+    "a turn more changes nothing": (all_until_large, [CUT]),
+    "by a number that is not cut": (lambda x, flag: lax.cond(flag > 0, lambda u: u, lambda u: -u, x), [CUT, KEPT]),
+    "so often": (turned, [CUT, KEPT]),
+    "of nothing": (lambda x: lax.cond(jnp.zeros(()) > 0, lambda u: u, lambda u: -u, x), [CUT]),
+    "by a choice that the program says": (lambda x: lax.cond(True, lambda u: u, lambda u: -u, x), [CUT]),
+}
+
+
+@pytest.mark.parametrize("name", APART)
+def test_what_is_not_chosen_together_needs_no_numbers(name: str) -> None:
+    function, operands = APART[name]
+    assert asked(function, operands, [*POSITIVE, np.float32(2)][: len(operands)]).are_told
+
+
+def test_rows_that_are_chosen_for_together_are_not_apart_along_another_axis() -> None:
+    def columns(x: Any) -> Any:
+        return jax.vmap(until_large, 1, 1)(jnp.stack([x, x], 1))
+
+    assert not asked(columns, [CUT], POSITIVE, POSITIVE, POSITIVE).are_told
+
+
+def in_turn(function: Any) -> Any:
+    return lambda x: lax.map(lambda v: function(x, v), x)
+
+
+def test_how_often_is_chosen_tells_nothing() -> None:
+    together = in_turn(lambda x, v: lax.cond(x.sum() > 0, lambda: v, lambda: -v))
+    assert not asked(together, [CUT], POSITIVE, POSITIVE, POSITIVE).are_told
+    by_itself = in_turn(lambda x, v: lax.cond(v > 0, lambda: v, lambda: -v))
+    assert asked(by_itself, [CUT], BOTH, OTHERS, BOTH).are_told
+
+
+def test_programs_that_choose_in_other_places_are_compared_too() -> None:
+    def by_size(x: Any) -> Any:
+        return flipped(flipped(x)) if len(x) > BOX else flipped(x)
+
+    assert not asked(by_size, [CUT], POSITIVE, POSITIVE, POSITIVE).are_told
+    assert asked(by_size, [CUT], BOTH, OTHERS, BOTH).are_told
