@@ -60,6 +60,13 @@ def test_what_selects_is_asked_more_often_and_of_equal_numbers(name: str) -> Non
         assert any(len(np.unique(x)) == len(x) for (x,) in found)
 
 
+def test_where_data_choose_what_is_done_it_is_asked_most_often_and_of_parts_of_one_sign() -> None:
+    found = asked(SELECT["ways"][0])
+    assert len(found) > 2 * len(asked(SELECT["extrema"][0]))
+    signs = [(np.sign(x[: ROWS // 2]), np.sign(x[ROWS // 2 :])) for (x,) in found]
+    assert any((one == one[0]).all() and (other == -one[0]).all() for one, other in signs)
+
+
 def test_operands_are_of_scales_of_their_own() -> None:
     found = asked(lambda x, y: jnp.maximum(x, y.max()), "a, a -> a")
     ratios = [np.abs(x).mean() / np.abs(y).mean() for x, y in found]
