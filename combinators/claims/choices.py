@@ -17,6 +17,8 @@ from combinators.kernels.jaxprs import is_literal, programs_inside, scan_parts
 
 # Two ways may lead to the same by chance as well.
 _OFTEN = 3
+# A loop that ends where all is found changes what it found no more than this, of itself, in a turn more.
+_SETTLED = 1e-2
 
 Dims: TypeAlias = "frozenset[str]"
 """The dimensions of cells that a value is made of, among those that are cut."""
@@ -51,6 +53,7 @@ class Choices:
         }
         self._told = dict.fromkeys(self._places.values(), 0)
         self._turning: set[int] = set()
+        self._changing: set[int] = set()
         self._found: list[dict[int, list[int]]] = []
 
     @property
@@ -62,11 +65,12 @@ class Choices:
         """A run of a program begins."""
         self._found.append({})
 
-    def watch(self, equation: Any, chosen: int, stays: bool) -> None:
-        """What an equation of it chose, and whether one turn more comes to the same."""
+    def watch(self, equation: Any, chosen: int, change: float) -> None:
+        """What an equation of it chose, and by how much one turn more would change that."""
         if (place := self._places.get(id(equation))) is not None and self._found:
             self._found[-1].setdefault(place, []).append(chosen)
-            self._turning |= set() if stays else {place}
+            self._turning |= {place} if change else set()
+            self._changing |= {place} if change > _SETTLED else set()
 
     def taken(self) -> list[dict[int, list[int]]]:
         """What was chosen since it was last asked, for each run."""
@@ -74,8 +78,10 @@ class Choices:
         return found
 
     def compare(self, whole: Mapping[int, list[int]], boxes: Sequence[Mapping[int, list[int]]]) -> None:
-        """Tell apart what boxes chose and what the whole did."""
-        for place in self._told:
+        """Tell apart what boxes chose and what the whole did, since this was last asked."""
+        changing, self._changing = self._changing, set()
+        # A loop that comes to the same with a turn less, but not with one more, does so by chance.
+        for place in self._told.keys() - changing:
             self._told[place] += any(_are_others(box.get(place, []), whole.get(place, [])) for box in boxes)
 
 

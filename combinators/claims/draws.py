@@ -29,7 +29,7 @@ _FEW, _ROUNDS = 8, 4
 _SCALES = (10_000, 1e-3)
 # What selects is asked so often, as long as all of that takes no more small equations. Each operand is of its own scale
 # then (of the largest of two, one that is larger by far tells nothing of the other), and so are parts of some.
-_OFTEN, _CHEAP = 12, 1 << 15
+_OFTEN, _CHEAP = 20, 1 << 15
 # Where data decide what is done next, box and whole take the same way of most numbers.
 _TURNING, _OFTENER = ("cond", "while"), 40
 _OWN_SCALES = (1, 30, 1 / 30)
@@ -75,7 +75,9 @@ def draws(signature: Signature, parts: Parts, effort: Effort) -> Iterator[tuple[
         for number, arrays in enumerate(drawn(signature, program, sizes, often, rounds)):
             if before - effort.left + number * cells_of(program) // _NUMBERS > _CHEAP:
                 break
-            own = changed(lambda array: scaled(array, rng.choice(_OWN_SCALES)), arrays)
+            # Two operands meet in each pair of their scales.
+            scales = [_OWN_SCALES[number // 3 ** (place % 2) % 3] for place in range(len(arrays))]
+            own = [each if still else scaled(each, by) for each, by, still in zip(arrays, scales, fixed, strict=True)]
             yield changed(streaked, own, rng) if rng.integers(2) else own, moved
         for arrays in itertools.islice(drawn(signature, program, sizes), 1):
             # Moved by a little, what was equal is so no longer.

@@ -95,7 +95,7 @@ def streaked(array: Any, rng: np.random.Generator) -> Any:
     for axis, size in enumerate(array.shape):
         shape = [size if each == axis else 1 for each in range(array.ndim)]
         # Each cell, or all up to some place and all behind it: a box of many cells is of one kind then.
-        split = size // 2 if rng.integers(2) else rng.integers(1, max(size, 2))
+        split = max(1, size // 2) if rng.integers(2) else rng.integers(1, max(size, 2))
         runs = np.arange(size) if rng.integers(2) else np.arange(size) >= split
         signs = rng.choice([-1, 1], size)[runs.astype(int)] if is_signed and rng.integers(2) else np.ones(size)
         scales = _STREAKS ** rng.uniform(-1, 1, size)[runs.astype(int)] if is_float and rng.integers(2) else 1

@@ -21,9 +21,12 @@ from combinators.kernels.jaxprs import is_literal, scan_parts
 Run = Callable[[Sequence[Any]], list[Any]]
 """From arrays to arrays."""
 
-Watch = Callable[[Any, int, bool], None]
-"""Told of each `cond` and `while` that is run: the equation, which branch it took, or how often it turned, and whether
-one turn more would change nothing."""
+Watch = Callable[[Any, int, float], None]
+"""Told of each `cond` and `while` that is run: the equation, which branch it took, or how often it turned, and by how
+much of themselves one turn more changes the floats of a loop; zero where it changes nothing at all."""
+
+
+_LITTLE = 1e-30
 
 
 def evaluator(closed: Any, effort: Effort | None = None, watch: Watch | None = None) -> Run:
@@ -144,7 +147,7 @@ def _while(equation: Any, effort: Effort | None, watch: Watch | None) -> Run:
             turns += 1
         if watch is not None:
             more = body([*operands[asked:fixed], *carry])
-            watch(equation, turns, all(map(_is_same, carry, more)))
+            watch(equation, turns, 0.0 if all(map(_is_same, carry, more)) else max(map(_change, carry, more)))
         return carry
 
     return run
@@ -154,6 +157,14 @@ def _is_same(one: Any, other: Any) -> bool:
     if isinstance(one, jax.Array):  # typed random keys are arrays of JAX alone
         one, other = map(jax.random.key_data, (one, other))
     return np.asarray(one).tobytes() == np.asarray(other).tobytes()
+
+
+def _change(one: Any, other: Any) -> float:
+    """By how much of itself an array of floats is another one, and at least by a little."""
+    if isinstance(one, jax.Array) or not jnp.issubdtype(np.asarray(one).dtype, jnp.inexact):
+        return _LITTLE
+    one, other = (np.nan_to_num(np.asarray(each, np.complex128)) for each in (one, other))
+    return max(_LITTLE, float(np.max(abs(other - one), initial=0) / max(np.max(abs(one), initial=0), _LITTLE)))
 
 
 def going_on(going: Any, after: Any, before: Any) -> Any:
@@ -171,7 +182,7 @@ def _cond(equation: Any, effort: Effort | None, watch: Watch | None) -> Run:
     def run(operands: Sequence[Any]) -> list[Any]:
         chosen = min(max(int(operands[0]), 0), len(branches) - 1)
         if watch is not None:
-            watch(equation, chosen, False)
+            watch(equation, chosen, _LITTLE)
         return branches[chosen](operands[1:])
 
     return run

@@ -58,6 +58,7 @@ def inside(x: Any) -> Any:
 
 
 TOGETHER = {"a condition": flipped, "a loop": until_large, "inside of one": inside, "called": jax.jit(flipped)}
+TELLING = {name: function for name, function in TOGETHER.items() if function is not until_large}
 
 
 @pytest.mark.parametrize("name", TOGETHER)
@@ -65,10 +66,45 @@ def test_of_what_all_boxes_choose_as_the_whole_does_nothing_is_told(name: str) -
     assert not asked(TOGETHER[name], [CUT], POSITIVE, POSITIVE, POSITIVE).are_told
 
 
-@pytest.mark.parametrize("name", TOGETHER)
+@pytest.mark.parametrize("name", TELLING)
 def test_a_box_that_chooses_otherwise_tells_if_it_does_so_often(name: str) -> None:
     assert not asked(TOGETHER[name], [CUT], BOTH, OTHERS).are_told
     assert asked(TOGETHER[name], [CUT], BOTH, OTHERS, BOTH, OTHERS).are_told
+
+
+def found_together(x: Any) -> Any:
+    """The root of each, until all are found."""
+    return lax.while_loop(lambda u: (abs(u * u / abs(x) - 1) > 1e-3).any(), lambda u: 0.5 * (u + abs(x) / u), 1 + abs(x))
+
+
+def turned_over(x: Any) -> Any:
+    """Two turns come to what none does."""
+    return lax.while_loop(lambda held: (x.sum() > 0) & (held[1] < 2), lambda held: (1 - held[0], held[1] + 1), (x, 0))[
+        0
+    ]
+
+
+def test_a_loop_tells_where_a_turn_more_changes_little() -> None:
+    # One row that takes many turns.
+    draws = [numbers(*[2.0] * 7, large) for large in (1e3, 1e4, 1e5)]
+    assert asked(found_together, [CUT], *draws).are_told
+    assert not asked(found_together, [CUT], POSITIVE, POSITIVE).are_told
+    for function in (until_large, turned_over):
+        assert not asked(function, [CUT], *[BOTH, OTHERS] * 4).are_told
+
+
+def handed_on(x: Any) -> Any:
+    """What is cut comes to the choice in the third turn alone."""
+
+    def step(carried: Any, _: Any) -> Any:
+        one, other, last = carried
+        return (other, last, lax.cond(one > 0, lambda: last, lambda: -last)), None
+
+    return lax.scan(step, (jnp.float32(1), jnp.float32(1), x.sum()), None, length=5)[0][2]
+
+
+def test_a_loop_hands_what_is_cut_on() -> None:
+    assert not asked(handed_on, [CUT], POSITIVE, POSITIVE, POSITIVE).are_told
 
 
 @jax.vmap
@@ -123,4 +159,5 @@ def test_programs_that_choose_in_other_places_are_compared_too() -> None:
         return flipped(flipped(x)) if len(x) > BOX else flipped(x)
 
     assert not asked(by_size, [CUT], POSITIVE, POSITIVE, POSITIVE).are_told
+    assert not asked(by_size, [CUT], NEGATIVE, NEGATIVE, NEGATIVE).are_told
     assert asked(by_size, [CUT], BOTH, OTHERS, BOTH).are_told
