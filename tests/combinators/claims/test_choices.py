@@ -74,7 +74,9 @@ def test_a_box_that_chooses_otherwise_tells_if_it_does_so_often(name: str) -> No
 
 def found_together(x: Any) -> Any:
     """The root of each, until all are found."""
-    return lax.while_loop(lambda u: (abs(u * u / abs(x) - 1) > 1e-3).any(), lambda u: 0.5 * (u + abs(x) / u), 1 + abs(x))
+    return lax.while_loop(
+        lambda u: (abs(u * u / abs(x) - 1) > 1e-3).any(), lambda u: 0.5 * (u + abs(x) / u), 1 + abs(x)
+    )
 
 
 def turned_over(x: Any) -> Any:
