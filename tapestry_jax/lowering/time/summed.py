@@ -17,14 +17,14 @@ from combinators.operations.shaped import block_structs, is_written
 from combinators.operations.widening import is_narrower
 from tapestry_jax.lowering.exchange.convert import convert
 from tapestry_jax.lowering.on_device.here import Here
-from tapestry_jax.lowering.on_device.range import keeps_range, traced
 from tapestry_jax.lowering.on_device.varying import vary, varying_axes
 from tapestry_jax.lowering.padding.valid import pulls_otherwise
 from tapestry_jax.lowering.time.held import held_in_turn
-from tapestry_jax.planning.folding.merges import merges
+from tapestry_jax.planning.derivatives.range import keeps_range, traced
 from tapestry_jax.planning.geometry.changes import Slice
 from tapestry_jax.planning.geometry.layout import Cut
 from tapestry_jax.planning.geometry.time_axis import turns_of
+from tapestry_jax.planning.prediction.summed import gives_a_sum
 from tapestry_jax.planning.scheduling.schedule import Convert, Region, Repeat, Run, Schedule
 
 if TYPE_CHECKING:
@@ -35,28 +35,12 @@ RunLoop = Callable[[dict[int, Any], Here], list[Any]]
 
 
 def ends_in_sum(step: Region, schedule: Schedule) -> bool:
-    """Whether all that a loop gives is scalars that are added up, one of them with a derivative.
+    """Whether all that a loop gives is one sum with a derivative, which no turn pulls back in a way of its own.
 
-    Where an operand is the same on devices whose sums differ, a turn would compute the gradient of all their sums by
-    it, and not of this device's own: such a loop is differentiated as others are. So is one with a derivative that
-    somebody wrote, and that is not linear: a turn pulls back a cotangent of one, and scales what comes of it.
+    A derivative that somebody wrote need not be linear: a turn pulls back a cotangent of one, and scales what comes of
+    it. A loop with one that is not is differentiated as others are.
     """
-    body = step.body
-    if step.rotating or step.scans or len(body.outputs) != step.folded:
-        return False
-    kinds = [body.slots[slot].type for slot in body.outputs]
-    if any(kind.shape for kind in kinds) or sum(is_inexact(kind.dtype) for kind in kinds) != 1:
-        return False
-    sums = frozenset[str]().union(*(body.slots[slot].varying for slot in body.outputs))
-    operands = [body.slots[slot] for slot in body.inputs]
-    if any(is_inexact(operand.type.dtype) and not sums <= operand.varying for operand in operands):
-        return False
-    if _pulls_otherwise(body):
-        return False
-    operations = [schedule.graph.shaped(node) for node, _ in step.folds]
-    return all(
-        merge.kind == "sum" for shaped in operations if shaped.operation.monoid is not None for merge in merges(shaped)
-    )
+    return gives_a_sum(step, schedule) and not _pulls_otherwise(step.body)
 
 
 def run_summed(

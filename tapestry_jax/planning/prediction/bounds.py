@@ -1,7 +1,8 @@
 """Where what is predicted is a bound: collectives that JAX or XLA may run less often than the schedule does.
 
 Three rules, and no fourth one. What does not depend on the turn of a loop may be moved out of it, and run once; what
-no input decides is known when XLA compiles (which values those are: `turning`). XLA sends equal values once: two folds
+no input decides is known when XLA compiles (which values those are: `turning`); and a loop of one turn is none, so that
+what is brought together in it may be moved and merged as if it stood alone. XLA sends equal values once: two folds
 or scans that read one value may exchange the same, and gradients that are multiplied by the same on their ways may be
 equal (`multiplied`). And where an axis is shorter than the windows over it, kernels may read no cell of it.
 """

@@ -18,6 +18,7 @@ from tapestry_jax.planning.prediction.conversions import sent_by_changes, sent_b
 from tapestry_jax.planning.prediction.flow import Flow, flow_of, flow_of_body, flow_of_region
 from tapestry_jax.planning.prediction.operations import sent_by_gathers, sent_by_run
 from tapestry_jax.planning.prediction.recomputed import Again, again_in, rotated_again
+from tapestry_jax.planning.prediction.summed import runs_once
 from tapestry_jax.planning.prediction.turning import (
     Turning,
     from_call_to_call,
@@ -26,6 +27,29 @@ from tapestry_jax.planning.prediction.turning import (
     turning_in,
 )
 from tapestry_jax.planning.scheduling.schedule import Convert, Finish, Region, Repeat, Run, Schedule, Step, Unit
+
+
+@dataclass(frozen=True)
+class Loops:
+    """The loops around some steps that run them again in the backward pass.
+
+    Attributes:
+      again: how many, in time or recomputed.
+      maybe: how many of them only may.
+    """
+
+    again: int = 0
+    maybe: int = 0
+
+    def inside(self, step: Region | Repeat, schedule: Schedule) -> Loops:
+        """Those around what a loop holds."""
+        if isinstance(step, Repeat):
+            return replace(self, again=self.again + step.remat)
+        once = runs_once(step, schedule)
+        return self if once else Loops(self.again + 1, self.maybe + (once is None))
+
+
+_ALONE = Loops()
 
 Place = tuple[int, ...]
 """Where a step stands: its number, in the body of the loop of this number, and so on; the outermost loop first."""
@@ -81,9 +105,9 @@ def _at_most(place: Place, found: Collective, surely: Counter[tuple[Place, Colle
 
 
 def _of(
-    schedule: Schedule, flow: Flow, loops: int = 0, turning: Turning | None = (), *, rings: bool | None = False
+    schedule: Schedule, flow: Flow, loops: Loops = _ALONE, turning: Turning | None = (), *, rings: bool | None = False
 ) -> Iterator[tuple[Place, Collective]]:
-    """All collectives; `loops` run the steps, in time or recomputed, which run them again in the backward pass.
+    """All collectives; `loops` are those around that run the steps again in the backward pass.
 
     Where `turning` is None nobody asks which of them are bounds. `rings`, and what goes round one does so again; None
     where a loop in time around keeps it.
@@ -128,16 +152,17 @@ class _Twice:
     brought: dict[Hashable, set[Any]]
     rings: bool | None
 
-    def passes(self, slot: int, loops: int) -> Iterator[set[Any]]:
-        """For every pass that makes a slot once more what has been brought in it."""
+    def passes(self, slot: int, loops: Loops) -> Iterator[tuple[set[Any], bool]]:
+        """For every pass that makes a slot once more what has been brought in it, and whether it only may."""
         if slot in self.again.backward:
-            yield self.brought.setdefault((self.unit, "backward"), set())
+            yield self.brought.setdefault((self.unit, "backward"), set()), False
         if slot in self.again.forward and self.again.backward:
-            yield from (self.brought.setdefault((self.unit, loop), set()) for loop in range(loops - 1))
+            for loop in range(loops.again - 1):
+                yield self.brought.setdefault((self.unit, loop), set()), loop < loops.maybe
 
 
 def _of_step(
-    schedule: Schedule, step: Step, flow: Flow, loops: int, turning: Turning | None, seen: set[Any], twice: _Twice
+    schedule: Schedule, step: Step, flow: Flow, loops: Loops, turning: Turning | None, seen: set[Any], twice: _Twice
 ) -> Iterator[tuple[Place, Collective]]:
     """What a step sends, and where in it: at the empty place what is its own."""
     match step:
@@ -145,7 +170,7 @@ def _of_step(
             yield from _here(sent_by_convert(schedule, step, flow, seen))
             yield from _here(_of_repeated(schedule, step, flow, loops, twice))
         case Run():
-            yield from _here(sent_by_gathers(schedule, step, flow, seen, loops))
+            yield from _here(sent_by_gathers(schedule, step, flow, seen, loops.again, loops.maybe))
             yield from _here(sent_by_run(schedule, step, flow, turning or ()))
         case Finish():
             yield from _here(sent_by_run(schedule, step, flow, turning or ()))
@@ -159,17 +184,17 @@ def _here(found: Iterable[Collective]) -> Iterator[tuple[Place, Collective]]:
     return (((), each) for each in found)
 
 
-def _of_repeated(schedule: Schedule, step: Convert, flow: Flow, loops: int, twice: _Twice) -> Iterable[Collective]:
+def _of_repeated(schedule: Schedule, step: Convert, flow: Flow, loops: Loops, twice: _Twice) -> Iterable[Collective]:
     """What brings an operand of a recomputed turn again: once for its derivatives, once for every loop around it."""
     if not step.again or step.result not in flow.live:
         return
-    for brought in twice.passes(step.result, loops):
+    for brought, may in twice.passes(step.result, loops):
         for found in sent_by_changes(schedule, step.source, step.changes, step.path, False, brought):
-            yield replace(found, backward=True)
+            yield replace(found, backward=True, bound=found.bound or may)
 
 
 def _of_region(
-    schedule: Schedule, step: Region, flow: Flow, loops: int, turning: Turning | None, seen: set[Any], twice: _Twice
+    schedule: Schedule, step: Region, flow: Flow, loops: Loops, turning: Turning | None, seen: set[Any], twice: _Twice
 ) -> Iterator[tuple[Place, Collective]]:
     turns, ring, inner = step.turns(schedule.mesh), ring_of(step.axis), flow_of_region(step, flow)
     again = rotated_again(step.body, inner) if twice.rings and ring is not None else frozenset[int]()
@@ -194,7 +219,7 @@ def _of_region(
     # A loop that is computed again keeps what came round inside; one that ends in a scalar takes its gradient along.
     is_again = not twice.rings and any(schedule.slots[slot].local_shape for slot in step.results)
     rings = None if is_again and any(map(flow.carries_gradient, step.results)) else twice.rings
-    for inside, found in _of(step.body, inner, loops + 1, _turning_in(step, turning), rings=rings):
+    for inside, found in _of(step.body, inner, loops.inside(step, schedule), _turning_in(step, turning), rings=rings):
         yield inside, replace(found, times=found.times * turns)
 
 
@@ -212,7 +237,7 @@ def _of_handing_on(step: Region, slot: int, inner: Flow, turns: int) -> Iterable
 
 
 def _of_repeat(
-    step: Repeat, flow: Flow, loops: int, turning: Turning | None, outside: set[Any], rings: bool | None
+    step: Repeat, flow: Flow, loops: Loops, turning: Turning | None, outside: set[Any], rings: bool | None
 ) -> Iterator[tuple[Place, Collective]]:
     if step.length == 0:
         return
@@ -234,9 +259,11 @@ def _of_repeat(
     # Layers around that are computed again, and keep what came round, keep it for those inside, too.
     is_kept = rings is None or (step.remat and not rings and step.keeps != RINGS)
     rings = None if is_kept else rings or step.keeps == RINGS
-    for inside, found in _of(body, inner, loops + step.remat, inside_turning, rings=rings):
-        # How many turns a condition leaves depends on data.
-        yield inside, replace(found, times=found.times * step.length, bound=found.bound or step.until)
+    for inside, found in _of(body, inner, loops.inside(step, body), inside_turning, rings=rings):
+        # How many turns a condition leaves depends on data; a loop of one turn is none, and what it gathers is merged
+        # with what the backward pass does, or moved out of loops around.
+        merged = step.length == 1 and found.kind == "all-gather"
+        yield inside, replace(found, times=found.times * step.length, bound=found.bound or step.until or merged)
 
 
 def _turning_in(step: Region | Repeat, turning: Turning | None) -> Turning | None:

@@ -25,10 +25,13 @@ from tapestry_jax.planning.scheduling.reads import fold_axes, folds_nothing
 from tapestry_jax.planning.scheduling.schedule import Finish, Region, Run, Schedule
 
 
-def sent_by_gathers(schedule: Schedule, step: Run, flow: Flow, seen: set[Any], loops: int) -> Iterable[Collective]:
+def sent_by_gathers(
+    schedule: Schedule, step: Run, flow: Flow, seen: set[Any], loops: int, maybe: int = 0
+) -> Iterable[Collective]:
     """What an operation gathers itself, in the backward pass again where its derivative needs the value.
 
-    Loops in time run it again too, each once, unless they keep its result, which other devices have added to.
+    Loops in time run it again too, each once, or `maybe` some of them not, unless they keep its result, which other
+    devices have added to.
     """
     if not step.gathers:
         return
@@ -48,9 +51,10 @@ def sent_by_gathers(schedule: Schedule, step: Run, flow: Flow, seen: set[Any], l
             smooth = place in back
             source = step.operands[place]
             yield from sent_by_changes(schedule, source, changes, step.path, smooth, seen, again=again)
-            for found in [*sent_by_changes(schedule, source, changes, step.path, False, set())] * reruns:
-                # One of the loops may keep the result: how many do not, JAX decides.
-                yield replace(found, backward=True, bound=found.bound or step.kept)
+            for number in range(reruns):
+                for found in sent_by_changes(schedule, source, changes, step.path, False, set()):
+                    # One of the loops may keep the result: how many do not, JAX decides.
+                    yield replace(found, backward=True, bound=found.bound or step.kept or number < maybe)
 
 
 def _is_reached(schedule: Schedule, step: Run, place: int, flow: Flow) -> bool:

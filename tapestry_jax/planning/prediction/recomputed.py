@@ -36,9 +36,11 @@ def again_in(schedule: Schedule, flow: Flow) -> Again:
         return Again(frozenset().union(*(again_in_unit(schedule, unit, flow) for unit in schedule.again)))
     seeds = {slot for step in schedule.steps for slot in read_by_derivative(schedule, step, flow)}
     handed_on = {slot for slot in schedule.outputs if slot in flow.live}
-    # A loop in time around the layers knows nothing of what their own second pass has kept.
     steps = schedule.steps
-    return Again(_computed(schedule, steps, seeds, is_kept), _computed(schedule, steps, handed_on, is_received))
+    backward = _computed(schedule, steps, seeds, is_kept)
+    # A loop in time around the layers knows nothing of what they keep for their own second pass, and makes it again.
+    kept = {slot for step in steps if isinstance(step, Run) and step.kept for slot in step.results}
+    return Again(backward, _computed(schedule, steps, handed_on | (kept & backward), is_received))
 
 
 def rotated_again(body: Schedule, flow: Flow) -> frozenset[int]:
