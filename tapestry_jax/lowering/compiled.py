@@ -18,6 +18,7 @@ from tapestry_jax.lowering.boundary import padded, placed, sharding, spec, witho
 from tapestry_jax.lowering.devices import (
     check_ambient_mesh,
     is_compile_only,
+    only_compiles,
     is_traced,
     require_running,
     require_sendable,
@@ -82,6 +83,10 @@ class Compiled(Immutable):
             with rules_told():
                 return run(*leaves)
         except TapestryError:
+            raise
+        except AttributeError as error:
+            if self._only_compiles:  # under `jax.grad` alone JAX runs what it was given traced
+                raise only_compiles(self._mesh) from error
             raise
         except (RuntimeError, OverflowError):
             planned_arguments(self._schedule, args)  # tells what was deleted, and numbers that no dtype holds

@@ -46,9 +46,14 @@ def require_running(mesh: Any) -> Mesh:
       MeshError: for an abstract one, and for compile-only devices.
     """
     mesh = require_devices(mesh)
-    if not is_compile_only(mesh):
-        return mesh
-    raise MeshError(
+    if is_compile_only(mesh):
+        raise only_compiles(mesh)
+    return mesh
+
+
+def only_compiles(mesh: Mesh) -> MeshError:
+    """The error of a program that should run on compile-only devices."""
+    return MeshError(
         message(
             "these devices only compile: they hold no arrays and run nothing",
             f"got {mesh.devices.flat[0].device_kind} x {mesh.size}",

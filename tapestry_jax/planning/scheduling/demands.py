@@ -100,10 +100,25 @@ class Demands:
 
     def take_free(self, inputs: Mapping[int, Layout], outputs: Mapping[int, Layout]) -> None:
         """Let operations that need a cut axis whole take its mesh axes on free dimensions, loops first."""
-        for body in self.bodies.values():
-            body.take_free({}, {})
+        for index, body in self.bodies.items():
+            body.take_free(self._stored_inside(index, inputs), {})
         known = self.graph, self.mesh, self._placer, self.prefix, self.shaped, self.cuts, self.wanted
         FreeDims(*known, inputs, outputs).take()
+
+    def _stored_inside(self, index: int, inputs: Mapping[int, Layout]) -> dict[int, Layout]:
+        """The layouts in which a loop's body finds what it slices, or captures, of the program's own inputs."""
+        node, places = self.graph.nodes[index], [at for at, each in enumerate(self.graph.nodes) if isinstance(each, Input)]
+        assert isinstance(node, Loop)
+        found: dict[int, Layout] = {}
+        for position, ref in enumerate(node.operands[node.carries :], node.carries):
+            layout = inputs.get(places.index(ref.node)) if ref.node in places else None
+            number = position - node.carries
+            if layout is not None and number < len(node.axes):
+                axis, cuts = node.axes[number], layout.cuts
+                layout = Layout(cuts[:axis] + cuts[axis + 1 :]) if cuts[axis] is None else None
+            if layout is not None:
+                found[position] = layout
+        return found
 
     def widen(self, inputs: Mapping[int, Layout]) -> None:
         """Let the operations of a loop's body overlap where the plan gives their dimensions a halo."""

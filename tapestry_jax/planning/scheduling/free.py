@@ -1,7 +1,8 @@
-"""Free dimensions: an operation that needs a cut axis whole takes its mesh axes on a dimension that nothing places.
+"""Free dimensions: an operation takes mesh axes, with which its operand comes, on a dimension that nothing places.
 
 Fed by a tensor that is cut along `x`, `"y [x] -> y x"` would gather it and run everywhere alike. With `y` free the same
-mesh axes cut `y` instead: the gather becomes an all-to-all, and every device transforms its own rows.
+mesh axes cut `y` instead: the gather becomes an all-to-all, and every device transforms its own rows. And a parameter
+that is stored in pieces, and cast to floats of fewer bits by a map, is cast where it lies, and gathered afterwards.
 """
 
 from __future__ import annotations
@@ -95,10 +96,28 @@ class FreeDims:
                 continue
             dims = self._free_dims(index, axes)
             if dims:
-                cut = even_cut(self.shaped[index].sizes[dims[0]], axes, self.mesh)
-                assert cut is not None
-                cuts[dims[0]] = cut
-                return Taken(index, dims[0], cut)
+                return self._taken(index, dims[0], axes)
+        if (found := self._stored(index)) is not None and used.isdisjoint(found[1]) and not in_time(used):
+            return self._taken(index, *found)
+        return None
+
+    def _taken(self, index: int, dim: str, axes: tuple[str, ...]) -> Taken:
+        cut = even_cut(self.shaped[index].sizes[dim], axes, self.mesh)
+        assert cut is not None
+        self.cuts[index][dim] = cut
+        return Taken(index, dim, cut)
+
+    def _stored(self, index: int) -> tuple[str, tuple[str, ...]] | None:
+        """A free dimension of a map along which its operand, an input, is stored in pieces, and on which mesh axes."""
+        arrays = list(self._arrays(index))
+        if self.shaped[index].operation.monoid is not None or len(arrays) != 1:
+            return None
+        ((ref, operand),) = arrays
+        source = self._unrenamed(ref)
+        home = self._settled(source) if isinstance(self.graph.nodes[source.node], Input) else None
+        for axis, cut in zip(operand.axes, () if home is None else home.cuts, strict=home is not None):
+            if cut is not None and not in_time(cut.axes) and axis.name in self._free_dims(index, cut.axes):
+                return str(axis.name), cut.axes
         return None
 
     def _given_up(self, index: int) -> Iterator[tuple[tuple[str, ...], Ref]]:
@@ -156,6 +175,7 @@ class FreeDims:
         reads_without, leaves_without, gathers_without = self._moved(taken.node)
         cuts[taken.dim] = taken.cut
         givers = [ref for axes, ref in self._given_up(taken.node) if axes == taken.cut.axes]
+        givers = givers or [ref for ref, _ in self._arrays(taken.node)]
         if gathers > gathers_without and all(self._settled(self._unrenamed(ref)) is None for ref in givers):
             return False
         return reads + leaves <= reads_without + leaves_without
