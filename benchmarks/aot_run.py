@@ -53,6 +53,8 @@ def _wanted(rows: Sequence[str]) -> list[str]:
     from benchmarks.aot import names
 
     every = names()
+    if unknown := [row for row in rows if not any(row in name for name in every)]:
+        raise SystemExit(f"no row is called so, or holds {', '.join(map(repr, unknown))}; there are {', '.join(every)}")
     return [
         name for name in every if not rows or any(row == name or (row not in every and row in name) for row in rows)
     ]

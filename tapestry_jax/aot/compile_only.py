@@ -95,7 +95,7 @@ def _compiled(traced: Any, name: str, mesh: Any, predicted: int, options: dict[s
             return lowered.compile(compiler_options=options or None)
     except jax.errors.JaxRuntimeError as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        if "compile option" in str(error) or "While setting option" in str(error):
+        if "compile option" in str(error) or any(option and option in str(error) for option in options):
             raise _refused_options(name, str(error)) from error
         fits = re.search(r"Used ([\d.]+\w+) of ([\d.]+\w+)", str(error))
         needed = [f"it needs {fits.group(1)} on a device that has {fits.group(2)}"] if fits else []

@@ -18,8 +18,8 @@ from tapestry_jax.lowering.boundary import padded, placed, sharding, spec, witho
 from tapestry_jax.lowering.devices import (
     check_ambient_mesh,
     is_compile_only,
-    only_compiles,
     is_traced,
+    only_compiles,
     require_running,
     require_sendable,
 )

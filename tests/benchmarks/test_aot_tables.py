@@ -121,3 +121,5 @@ def test_a_row_is_named_whole_or_in_part(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(subprocess, "run", run)
     list(answers(["v5e:2x4"], 60, ["ring", "stencil"]))
     assert rows == ["ring", "deep stencil"]
+    with pytest.raises(SystemExit, match="no row is called so, or holds 'rings and things'; there are "):
+        list(answers(["v5e:2x4"], 60, ["ring", "rings and things"]))

@@ -20,12 +20,11 @@ from tapestry_jax.lowering.on_device.here import Here
 from tapestry_jax.lowering.on_device.varying import vary, varying_axes
 from tapestry_jax.lowering.padding.valid import pulls_otherwise
 from tapestry_jax.lowering.time.held import held_in_turn
-from tapestry_jax.planning.derivatives.range import keeps_range, traced
 from tapestry_jax.planning.geometry.changes import Slice
 from tapestry_jax.planning.geometry.layout import Cut
 from tapestry_jax.planning.geometry.time_axis import turns_of
-from tapestry_jax.planning.prediction.summed import gives_a_sum
 from tapestry_jax.planning.scheduling.schedule import Convert, Region, Repeat, Run, Schedule
+from tapestry_jax.planning.scheduling.summed import gives_a_sum
 
 if TYPE_CHECKING:
     from tapestry_jax.lowering.time.presented import Presented
@@ -73,6 +72,9 @@ def run_summed(
 
     @total.defjvp
     def _(primals: tuple[list[Any], list[Any]], tangents: tuple[list[Any], list[Any]]) -> tuple[list[Any], list[Any]]:
+        # Here, not at the top: few programs have such loops.
+        from tapestry_jax.planning.derivatives.range import keeps_range, traced
+
         arrays, counters = primals
 
         def at(counters: list[Any]) -> Here:

@@ -16,9 +16,9 @@ from tapestry_jax.planning.prediction.bounds import has_unread, marked
 from tapestry_jax.planning.prediction.collective import Collective as Collective
 from tapestry_jax.planning.prediction.conversions import sent_by_changes, sent_by_convert
 from tapestry_jax.planning.prediction.flow import Flow, flow_of, flow_of_body, flow_of_region
+from tapestry_jax.planning.prediction.once import runs_once
 from tapestry_jax.planning.prediction.operations import sent_by_gathers, sent_by_run
 from tapestry_jax.planning.prediction.recomputed import Again, again_in, rotated_again
-from tapestry_jax.planning.prediction.summed import runs_once
 from tapestry_jax.planning.prediction.turning import (
     Turning,
     from_call_to_call,

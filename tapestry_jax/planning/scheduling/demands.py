@@ -107,7 +107,10 @@ class Demands:
 
     def _stored_inside(self, index: int, inputs: Mapping[int, Layout]) -> dict[int, Layout]:
         """The layouts in which a loop's body finds what it slices, or captures, of the program's own inputs."""
-        node, places = self.graph.nodes[index], [at for at, each in enumerate(self.graph.nodes) if isinstance(each, Input)]
+        node, places = (
+            self.graph.nodes[index],
+            [at for at, each in enumerate(self.graph.nodes) if isinstance(each, Input)],
+        )
         assert isinstance(node, Loop)
         found: dict[int, Layout] = {}
         for position, ref in enumerate(node.operands[node.carries :], node.carries):
