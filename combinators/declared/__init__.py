@@ -5,5 +5,5 @@ end to end; `numbers`, those by which it counts cells; then `check`, which holds
 does so with a derivative that somebody wrote, of whose program `backward` and `parts` tell. `settled` says of which
 kernels boxes come to the whole; the others are run (`combinators.claims`), where `programs` of boxes are not one, as
 far as they are `runnable`, on operands that are `drawn` and meet their `preconditions`; what two runs give is
-`compared`.
+`compared`. `range` says which floats a program computes with.
 """

@@ -73,7 +73,7 @@ def run_summed(
     @total.defjvp
     def _(primals: tuple[list[Any], list[Any]], tangents: tuple[list[Any], list[Any]]) -> tuple[list[Any], list[Any]]:
         # Here, not at the top: few programs have such loops.
-        from tapestry_jax.planning.derivatives.range import keeps_range, traced
+        from combinators.declared.range import keeps_range, traced
 
         arrays, counters = primals
 

@@ -6,10 +6,10 @@ it does so is up to its floats and derivatives as well (`lowering/time/summed.py
 
 from __future__ import annotations
 
+from combinators.declared.range import keeps_range
 from combinators.kernels.captured import program_at
 from combinators.operations.shaped import Shaped, Struct, block_structs, is_written
 from tapestry_jax.planning.derivatives.linear import pulls_linearly
-from tapestry_jax.planning.derivatives.range import keeps_range
 from tapestry_jax.planning.scheduling.schedule import Finish, Region, Repeat, Run, Schedule
 from tapestry_jax.planning.scheduling.summed import gives_a_sum
 

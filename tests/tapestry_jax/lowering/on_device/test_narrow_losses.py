@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tapestry_jax as tp
-from tapestry_jax.planning.derivatives.range import keeps_range, traced
+from combinators.declared.range import keeps_range, traced
 from tests.contract import assert_contract
 from tests.simulated.sampled import compiled, computed
 

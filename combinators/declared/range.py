@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from combinators.frozen import dataclass
 from combinators.index_space.tensor_type import is_inexact
@@ -42,8 +43,8 @@ def keeps_range(closed: Any) -> bool:
     Products with a scale then commute with what the program computes, but for rounding, as far as float32 itself
     reaches. float16 and the floats of 8 bits and less do not, bfloat16 does.
     """
-    least = jax.dtypes.finfo("float32")
-    kinds = [jax.dtypes.finfo(dtype) for dtype in _dtypes(closed.jaxpr, set()) if is_inexact(dtype)]
+    least = jnp.finfo(jnp.float32)
+    kinds = [jnp.finfo(dtype) for dtype in _dtypes(closed.jaxpr, set()) if is_inexact(dtype)]
     return all(kind.maxexp >= least.maxexp and kind.minexp <= least.minexp for kind in kinds)
 
 
