@@ -1,40 +1,14 @@
-"""Which floats a traced function computes with, and whether their range is wide enough to scale results afterwards."""
+"""Which floats a program computes with, and whether their range is wide enough to scale results afterwards."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from combinators.frozen import dataclass
 from combinators.index_space.tensor_type import is_inexact
-from combinators.kernels.jaxprs import as_function, is_program
-
-
-@dataclass(frozen=True)
-class Traced:
-    """A function that was traced; calling it does not trace it again.
-
-    Attributes:
-      jaxpr: what it does.
-      out_tree: how its results make its result.
-    """
-
-    jaxpr: Any
-    out_tree: Any
-
-    def __call__(self, *arguments: Any) -> Any:
-        """Run it on arguments of the types that it was traced for."""
-        results = as_function(self.jaxpr)(*jax.tree.leaves(arguments))
-        return jax.tree.unflatten(self.out_tree, results)
-
-
-def traced(function: Callable[..., Any], *arguments: Any) -> Traced:
-    """Trace a function of pytrees of arrays."""
-    closed, results = jax.make_jaxpr(function, return_shape=True)(*arguments)
-    return Traced(closed, jax.tree.structure(results))
+from combinators.kernels.jaxprs import is_program
 
 
 def keeps_range(closed: Any) -> bool:

@@ -73,7 +73,8 @@ def run_summed(
     @total.defjvp
     def _(primals: tuple[list[Any], list[Any]], tangents: tuple[list[Any], list[Any]]) -> tuple[list[Any], list[Any]]:
         # Here, not at the top: few programs have such loops.
-        from combinators.declared.range import keeps_range, traced
+        from combinators.declared.range import keeps_range
+        from tapestry_jax.lowering.on_device.traced import traced
 
         arrays, counters = primals
 

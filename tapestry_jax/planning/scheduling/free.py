@@ -35,11 +35,13 @@ class Taken:
       node: of the operation.
       dim: its dimension.
       cut: the mesh axes and the block.
+      stored: whether these are those along which its operand is stored, and no whole axis gives them.
     """
 
     node: int
     dim: str
     cut: Cut
+    stored: bool = False
 
 
 @dataclass(frozen=True)
@@ -98,14 +100,14 @@ class FreeDims:
             if dims:
                 return self._taken(index, dims[0], axes)
         if (found := self._stored(index)) is not None and used.isdisjoint(found[1]) and not in_time(used):
-            return self._taken(index, *found)
+            return self._taken(index, *found, stored=True)
         return None
 
-    def _taken(self, index: int, dim: str, axes: tuple[str, ...]) -> Taken:
+    def _taken(self, index: int, dim: str, axes: tuple[str, ...], *, stored: bool = False) -> Taken:
         cut = even_cut(self.shaped[index].sizes[dim], axes, self.mesh)
         assert cut is not None
         self.cuts[index][dim] = cut
-        return Taken(index, dim, cut)
+        return Taken(index, dim, cut, stored)
 
     def _stored(self, index: int) -> tuple[str, tuple[str, ...]] | None:
         """A free dimension of a map along which its operand, an input, is stored in pieces, and on which mesh axes."""
@@ -164,7 +166,7 @@ class FreeDims:
         return sorted(dims, key=rank)
 
     def _pays(self, taken: Taken) -> bool:
-        """Whether the operation moves no more bytes with its free dimension than without.
+        """Whether the operation moves no more bytes with its free dimension than without; fewer, of what is stored.
 
         What no one holds cut yet, an input without a layout, is taken to lie as the plan names it; keeping it whole on
         every device would move nothing as well, so there the result must not be gathered afterwards either.
@@ -174,8 +176,9 @@ class FreeDims:
         del cuts[taken.dim]
         reads_without, leaves_without, gathers_without = self._moved(taken.node)
         cuts[taken.dim] = taken.cut
+        if taken.stored:
+            return reads + leaves < reads_without + leaves_without
         givers = [ref for axes, ref in self._given_up(taken.node) if axes == taken.cut.axes]
-        givers = givers or [ref for ref, _ in self._arrays(taken.node)]
         if gathers > gathers_without and all(self._settled(self._unrenamed(ref)) is None for ref in givers):
             return False
         return reads + leaves <= reads_without + leaves_without

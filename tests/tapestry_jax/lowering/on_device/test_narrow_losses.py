@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import tapestry_jax as tp
-from combinators.declared.range import keeps_range, traced
+from combinators.declared.range import keeps_range
+from tapestry_jax.lowering.on_device.traced import traced
 from tests.contract import assert_contract
 from tests.simulated.sampled import compiled, computed
 
