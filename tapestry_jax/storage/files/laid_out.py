@@ -197,8 +197,12 @@ def again_file(
     """
     draft = partial.go_on(path, overwrite=overwrite)
     place = draft.place
-    with place.open("rb") as file:
-        begins, size = file.read(len(head)), os.fstat(file.fileno()).st_size
+    try:
+        with place.open("rb") as file:
+            begins, size = file.read(len(head)), os.fstat(file.fileno()).st_size
+    except OSError as error:
+        draft.let_go()
+        raise of_system(error, "go on with a tensor", str(path)) from error
     if begins != head or size != len(head) + count(laid.shape) * laid.dtype.itemsize:
         details = (
             f"expected {laid.dtype.name} {laid.shape} in C order, as it was made",

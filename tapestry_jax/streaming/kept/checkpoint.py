@@ -139,7 +139,7 @@ def run_kept(job: Resumable, checkpoint: Checkpoint) -> list[Any]:
             if before is not None and is_finished:
                 _remove_spilled(job, folder)
                 stored = _finished(sinks)
-                leaves = _result(job, before.arrays, stored)
+                leaves = _result(job, before.arrays, stored, folder)
                 check_results(leaves, before.arrays, folder)
                 _check_sums(_sums(job.split, stored, leaves), before.arrays, folder)
                 forget_sinks(sinks)
@@ -215,10 +215,21 @@ def _finished(sinks: Mapping[int, Sequence[Sink]]) -> dict[int, Sequence[Stored]
     return {slot: [sink.finish() for sink in several] for slot, several in sinks.items()}
 
 
-def _result(job: Resumable, arrays: Mapping[str, Array], stored: Mapping[int, Sequence[Stored]]) -> list[Any]:
-    kept = {slot: arrays[f"output/{n}"] for n, slot in enumerate(job.split.outputs) if f"output/{n}" in arrays}
-    given = {job.split.schedule.inputs[number]: [job.sources[number]] for number in job.split.stored}
-    return job.leaves(kept, given | dict(stored))
+def _result(
+    job: Resumable, arrays: Mapping[str, Array], stored: Mapping[int, Sequence[Stored]], folder: Path
+) -> list[Any]:
+    split = job.split
+    given = {split.schedule.inputs[number]: [job.sources[number]] for number in split.stored} | dict(stored)
+    kept: dict[int, Array] = {}
+    for number, slot in enumerate(split.outputs):
+        name, kind = f"output/{number}", split.schedule.slots[slot].type
+        found = arrays.get(name)
+        if found is not None and found.shape == kind.shape:
+            kept[slot] = found
+        elif found is not None or slot not in given:
+            has = "it is not there" if found is None else f"expected the shape {kind.shape}, got {found.shape}"
+            raise _gone(folder, f"`{name}` of its state is none of its results: {has}")
+    return job.leaves(kept, given)
 
 
 def _results(leaves: Sequence[Any]) -> dict[str, Array]:

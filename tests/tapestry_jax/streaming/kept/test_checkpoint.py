@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 import tapestry_jax as tp
 from tapestry_jax.streaming.errors import StreamError
-from tapestry_jax.streaming.frozen import load
+from tapestry_jax.streaming.frozen import load, save
 from tapestry_jax.streaming.kept import checkpoint
 from tapestry_jax.streaming.kept.interrupts import heard
 from tests.tapestry_jax.streaming.kept.killed_jobs import COLS, JOBS, ROWS, arrays, ran, source, stream
@@ -299,3 +300,35 @@ def test_a_result_in_the_folder_is_given_again_as_it_was_or_not_at_all(tmp_path:
     place.write_bytes(content)
     with pytest.raises(StreamError, match="a file in it was written since, or is damaged"):
         job().run()
+
+
+@pytest.mark.parametrize(
+    ("output", "told"), [(None, "it is not there"), (np.int32(3), r"expected the shape \(2,\), got \(\)")]
+)
+def test_a_finished_state_with_other_results_than_those_of_the_job_is_refused(output: Any, told: str, tmp_path: Path):
+    """As somebody writes it who knows its checksums."""
+    x = np.arange(20, dtype=np.int32).reshape(10, 2)
+
+    def job() -> Any:
+        total = tp.fold(tp.aggregators.Sum(), "row c -> c")
+        return tp.stream(total, {"row": tp.chunks(size=3)}, x, checkpoint=tmp_path / "job")
+
+    job().run()
+    frozen = load(tmp_path / "job")
+    assert frozen is not None
+    others = {name: array for name, array in frozen.arrays.items() if name != "output/0"}
+    save(tmp_path / "job", replace(frozen, arrays=others if output is None else others | {"output/0": output}))
+    with pytest.raises(StreamError, match=f"none of its results: {told}"):
+        job().run()
+
+
+def test_a_folder_in_the_place_of_what_was_begun_is_refused(tmp_path: Path, stopping: Any):
+    stopping(2, False)
+    with pytest.raises(Stop):
+        ran("running", 8, tmp_path)
+    (place,) = (tmp_path / "run").glob("*.npy.partial")
+    place.unlink()
+    place.mkdir()
+    stopping(None, False)
+    with pytest.raises(tp.TapestryError, match="cannot go on with a tensor"):
+        ran("running", 8, tmp_path)
