@@ -45,15 +45,18 @@ def false_derivative(
     types = kinds(claim.sizes)
     program, count = backward(kernel, types)
     smooth = smooth_of(list(types))
-    operands = [Flow(axes) for axes in operands_of(claim, dims)]
+    # Coordinates tell what they choose; numbers choose by chance, here and there as the whole does.
+    are_places = [operand.coordinate is not None for operand in claim.signature.operands]
+    operands = [Flow(axes, told=told) for axes, told in zip(operands_of(claim, dims), are_places, strict=True)]
     # Cotangents are of the last results: of those that have one.
     given = [
-        Flow(tuple(name if name in dims else OTHER for name in names)) for names in _moving(kernel, types, results)
+        Flow(tuple(name if name in dims else OTHER for name in names), told=False)
+        for names in _moving(kernel, types, results)
     ]
     if len(given) != count:
         return {}
     names = [operands[at].axes for at in smooth]
-    flows = followed(program, [flow.axes for flow in (*operands, *given)], dims)
+    flows = followed(program, [*operands, *given], dims)
     found = dict[str, str]()
     for dim in sorted(dims):
         for problem in _problems(program, [*operands, *given], flows, names, dim, dims):

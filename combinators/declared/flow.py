@@ -63,6 +63,7 @@ class Flow:
       lost: dimensions that may enter in a way that is not known.
       picked: dimensions of which one cell enters everywhere, with that cell: it may be put beside the others again.
       pieced: dimensions whose cells were put together of pieces, of which one may have been treated in another way.
+      told: whether what it chooses is known of each box: it is made of places alone, or nobody asks.
     """
 
     axes: tuple[Tag, ...]
@@ -70,6 +71,7 @@ class Flow:
     lost: frozenset[str] = frozenset()
     picked: Mapping[str, Order] = field(default_factory=dict[str, Order])
     pieced: frozenset[str] = frozenset()
+    told: bool = True
 
     def along(self, axes: Iterable[Tag]) -> Flow:
         """The same with other axes."""
@@ -126,7 +128,7 @@ def together(flows: Sequence[Flow], axes: Sequence[Tag]) -> Flow:
     reads |= {dim: _ONE for flow in flows for dim, order in flow.picked.items() if picked[dim] != order}
     lost = frozenset[str]().union(*(flow.lost for flow in flows))
     pieced = frozenset[str]().union(*(flow.pieced for flow in flows))
-    return Flow(tuple(axes), reads, lost, picked, pieced)
+    return Flow(tuple(axes), reads, lost, picked, pieced, all(flow.told for flow in flows))
 
 
 def _met(found: Flow, axis: int, tags: set[Tag], name: str) -> Flow:

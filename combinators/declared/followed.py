@@ -25,18 +25,18 @@ _LARGEST = 1 << 16
 _KEEPING = frozenset(("broadcast_in_dim", "iota", "squeeze", "transpose"))
 
 
-def followed(closed: Any, operands: Sequence[Sequence[Tag]], dims: frozenset[str]) -> list[Flow]:
+def followed(closed: Any, operands: Sequence[Sequence[Tag] | Flow], dims: frozenset[str]) -> list[Flow]:
     """Follow dimensions through a program.
 
     Args:
       closed: a closed jaxpr.
-      operands: for every operand what lies along its axes.
+      operands: for every operand what lies along its axes, or all that is known of it.
       dims: the dimensions that are followed, each of more than one cell.
 
     Returns:
       What is known of each of its results.
     """
-    return _run(closed, [Flow(tuple(axes)) for axes in operands], dims)
+    return _run(closed, [each if isinstance(each, Flow) else Flow(tuple(each)) for each in operands], dims)
 
 
 def _run(program: Any, operands: Sequence[Flow], dims: frozenset[str]) -> list[Flow]:
@@ -84,22 +84,31 @@ def _step(equation: Any, flows: list[Flow], dims: frozenset[str], numbers: Mappi
     inner = list(programs_inside(equation))
     if name in CALLS and inner and len(getattr(inner[0], "jaxpr", inner[0]).invars) == len(flows):
         return _run(inner[0], flows, dims)
-    says = name == "cond" and number_of(equation.invars[0], numbers) is not None
-    if says or (name == "cond" and equation.params.get("branches_platforms")):
-        # Where the program runs chooses among all of them.
-        branches = [_run(branch, flows[1:], dims) for branch in branches_of(equation, numbers)]
-        return [joined(results, len(results[0].axes), name) for results in zip(*branches, strict=True)]
+    if name == "cond" and (found := _of_any(equation, flows, dims, numbers)) is not None:
+        return found
     if name in CELLWISE and len(shapes) == len(flows) > 1:  # it hands on each by itself: `optimization_barrier`
         return flows
     if name in CELLWISE and all(len(flow.axes) in (0, len(shapes[0])) for flow in flows):
         return [joined(flows, len(shape), name) for shape in shapes]
     rule = RULES.get(name)
     found = None if rule is None else rule(equation, flows)
-    return _nothing_known(equation.outvars, dims) if found is None else found
+    return _nothing_known(equation.outvars, dims, all(flow.told for flow in flows)) if found is None else found
 
 
-def _nothing_known(atoms: Iterable[Any], dims: frozenset[str]) -> list[Flow]:
-    return [Flow((None,) * len(getattr(atom.aval, "shape", ())), lost=dims) for atom in atoms]
+def _of_any(equation: Any, flows: list[Flow], dims: frozenset[str], numbers: Mapping[Any, Any]) -> list[Flow] | None:
+    """What comes of branches of which one is taken; None where that is up to places."""
+    # Where the program runs chooses among all of them, alike for all cells, and so does a number that it says.
+    says = number_of(equation.invars[0], numbers) is not None or equation.params.get("branches_platforms")
+    if not says and flows[0].told:
+        return None
+    branches = [_run(branch, flows[1:], dims) for branch in branches_of(equation, numbers)]
+    # What numbers of operands choose enters as it does into a `select_n`.
+    chooses = [] if says else flows[:1]
+    return [joined([*chooses, *each], len(each[0].axes), "cond") for each in zip(*branches, strict=True)]
+
+
+def _nothing_known(atoms: Iterable[Any], dims: frozenset[str], told: bool = True) -> list[Flow]:
+    return [Flow((None,) * len(getattr(atom.aval, "shape", ())), lost=dims, told=told) for atom in atoms]
 
 
 def of_constant(constant: Any) -> Flow:

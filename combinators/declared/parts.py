@@ -139,6 +139,8 @@ def _state(equation: Any, operands: list[Part], flow: Flow, dim: str, merges: st
     name, states = equation.primitive.name, [operand.state for operand in operands]
     wrong = [state for state in states if state not in (FREE, ZERO, CELLS, SUM, MIXED, LOST)]
     carries = dim in dims_of(flow.axes)
+    if name == "cond" and not operands[0].flow.told and states[0] not in (FREE, ZERO, LOST):
+        return f"it chooses by cells of `{dim}` together"
     if LOST in states or dim in flow.picked or any(programs_inside(equation)):
         return LOST
     if name in ("mul", "dot_general") and ZERO in states:

@@ -28,6 +28,10 @@ WRONG: dict[str, Slopes] = {
     "until all are large": lambda x, g: lax.while_loop(lambda u: (u * u).sum() < 40, lambda u: u + 1, g),
     "the largest alone": lambda x, g: jnp.where(x * g == (x * g).max(), g, 0),
     "until cotangents are large": lambda x, g: lax.while_loop(lambda u: u.sum() < 5, lambda u: u + 1, g),
+    "a condition that hardly any numbers meet": lambda x, g: lax.cond(
+        (g * x).sum() > 1e6, lambda u: 2 * u, lambda u: u, g
+    ),
+    "what is no number, by a condition": lambda x, g: lax.cond(jnp.isnan(g * x).any(), jnp.zeros_like, lambda u: u, g),
     "a place": lambda x, g: g.at[5].set(0),
     "a place and something of nothing": lambda x, g: (g + 1).at[5].set(0),
     "what is clipped together": lambda x, g: g / jnp.maximum(1, jnp.abs(x * g).sum()),
@@ -82,3 +86,60 @@ def test_the_largest_cotangent_alone_is_that_of_one_part(plan: str) -> None:
 def test_slopes_that_are_true_of_boxes_are_taken(name: str, kind: str, plan: str) -> None:
     planned, arrow = derived(RIGHT[name], kind, plan)
     np.testing.assert_allclose(planned(X), arrow(X), rtol=1e-4, atol=1e-5)
+
+
+SHARED: dict[str, tuple[Slopes, bool]] = {
+    "by a sum over what is cut": (
+        lambda rows, g: lax.cond((g * rows[0][:, 0]).sum() > 1e6, twice, once, g @ rows[0]),
+        True,
+    ),
+    "by what is not cut": (lambda rows, g: lax.cond(rows[1].sum() > 0, once, once, g @ rows[0]), False),
+}
+
+
+def once(u: Any) -> Any:
+    return u
+
+
+def twice(u: Any) -> Any:
+    return 2 * u
+
+
+@pytest.mark.parametrize("plan", PLANS)
+@pytest.mark.parametrize("name", SHARED)
+def test_slopes_of_what_is_shared_are_not_chosen_by_what_is_cut(name: str, plan: str) -> None:
+    slopes, is_false = SHARED[name]
+
+    @jax.custom_vjp
+    def run(x: Any, w: Any) -> Any:
+        return x @ w
+
+    run.defvjp(lambda x, w: (x @ w, (x, w)), lambda rows, g: (g[:, None] * rows[1], slopes(rows, g)))
+    devices, entry = PLANS[plan]
+    x, w = np.outer(X, [1, 2, 3]).astype(np.float32), np.arange(1.0, 4, dtype=np.float32)
+    arrow = tp.Map(run, "n [c], [c] -> n")
+    planned = tp.plan(tp.trace(arrow, x, w), tp.mesh(d=devices), {"n": entry}).compile()
+    gradient = in_numpy(jax.grad(lambda w: planned(x, w).sum()))
+    if is_false:
+        with pytest.raises(tp.PlanError, match="it chooses by cells of `n` together"):
+            gradient(w)
+    else:
+        np.testing.assert_allclose(gradient(w), x.sum(0), rtol=1e-5)
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_a_derivative_may_choose_by_where_its_cells_lie(plan: str) -> None:
+    @jax.custom_vjp
+    def run(x: Any, at: Any) -> Any:
+        return x * 1.0
+
+    def backward(at: Any, g: Any) -> Any:
+        # A block of which none lies behind the fourth skips what would change nothing.
+        return lax.cond(at[-1] > 3, lambda u: jnp.where(at > 3, 2 * u, u), lambda u: u, g), None
+
+    run.defvjp(lambda x, at: (x * 1.0, at), backward)
+    devices, entry = PLANS[plan]
+    arrow = tp.Map(run, "n, @n -> n")
+    planned = tp.plan(tp.trace(arrow, X), tp.mesh(d=devices), {"n": entry}).compile()
+    gradients = [in_numpy(jax.grad(lambda x, f=f: f(x).sum()))(X) for f in (planned, arrow)]
+    np.testing.assert_allclose(*gradients)
