@@ -72,6 +72,18 @@ def test_what_layers_keep_is_gathered_for_again_by_the_loop_around(mesh2x4: Any)
     assert more == fewer * 5 // 4
 
 
+def test_a_loss_whose_floats_are_narrow_inside_may_run_its_turns_twice(mesh2x4: Any) -> None:
+    narrow = tp.Map(lambda v: v.astype(jnp.float16).astype(jnp.float32))
+
+    def run(x: Any, ups: Any, downs: Any) -> Any:
+        one = layer("plain", jnp.tanh)
+        return MEAN(narrow(tp.stack(lambda x, up, down: one(x, up, down), 2, "layer")(x, ups, downs)))
+
+    plan = planned(run, 2, mesh2x4, {"batch": CHUNKS, "mlp": "model"}, None)
+    assert any(each.bound for each in plan.collectives(True) if each.kind == "all-gather")
+    assert_contract(plan, bounded=True)
+
+
 def test_in_a_loop_of_one_turn_gathers_are_bounds(mesh2x4: Any) -> None:
     plan = planned(program("gate", jnp.tanh, 1, True), 1, mesh2x4, {"batch": CHUNKS}, None)
     assert all(each.bound for each in plan.collectives(True) if each.kind == "all-gather")
