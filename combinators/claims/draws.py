@@ -31,8 +31,8 @@ _SCALES = (10_000, 1e-3)
 # then (of the largest of two, one that is larger by far tells nothing of the other), and so are parts of some.
 _OFTEN, _CHEAP = 20, 1 << 15
 # Where data decide what is done next, box and whole take the same way of most numbers.
-_TURNING, _OFTENER = ("cond", "while"), 40
-_OWN_SCALES = (1, 30, 1 / 30)
+_TURNING, _OFTENER = ("cond", "while"), 80
+_OWN_SCALES, _BESIDE = (1, 30, 1 / 30), 5
 # About as many numbers are drawn while Python looks at one equation.
 _NUMBERS = 1024
 # What is another number wherever an operand is.
@@ -71,12 +71,13 @@ def draws(signature: Signature, parts: Parts, effort: Effort) -> Iterator[tuple[
         yield arrays, moved
     if any(map(selects, (*parts.programs.values(), *parts.joined.values()))):
         rng, before = np.random.default_rng(0), effort.left
-        often = _OFTENER if turning else _OFTEN
+        often = _OFTENER if turning or parts.joined else _OFTEN
         for number, arrays in enumerate(drawn(signature, program, sizes, often, rounds)):
             if before - effort.left + number * cells_of(program) // _NUMBERS > _CHEAP:
                 break
             # Two operands meet in each pair of their scales.
-            scales = [_OWN_SCALES[number // 3 ** (place % 2) % 3] for place in range(len(arrays))]
+            places = range(len(arrays))
+            scales = [_OWN_SCALES[number // 3 ** (at % 2) % 3] * _BESIDE ** rng.uniform(-1, 1) for at in places]
             own = [each if still else scaled(each, by) for each, by, still in zip(arrays, scales, fixed, strict=True)]
             yield changed(streaked, own, rng) if rng.integers(2) else own, moved
         for arrays in itertools.islice(drawn(signature, program, sizes), 1):
