@@ -89,8 +89,9 @@ def _parts_differ(kernel: Boxed, parts: Parts) -> bool | str:
     # Of many cells sums of few bits are other numbers in each order.
     if parts.folded > _FEW and parts.rounds:
         return False
-    # Only in NumPy it is seen what data choose.
-    for way in sorted(parts.ways, key=INTERPRETED.__ne__) if any(map(turns, parts.programs.values())) else parts.ways:
+    # What data choose is seen in NumPy alone.
+    turning = any(map(turns, parts.programs.values()))
+    for way in sorted(parts.ways, key=INTERPRETED.__ne__) if turning else parts.ways:
         try:
             with apart(), np.errstate(all="ignore"):
                 return _differ(kernel, parts, way)
@@ -125,7 +126,7 @@ def _differ(kernel: Boxed, parts: Parts, way: str) -> bool | str:
             if _are_ordinary(whole[0]):
                 choices.compare(chosen, boxes)
         except RaisesError:  # of these numbers nothing is known, such as of a loop that they keep going
-            choices.taken()
+            choices.taken()  # what was seen until then
     if not ran:
         raise RaisesError
     return False if choices.are_told else UNTOLD

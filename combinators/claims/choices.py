@@ -9,7 +9,7 @@ others it may be that a turn more changes nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from combinators.kernels.elementwise import CALLS
@@ -20,6 +20,8 @@ _OFTEN = 3
 # A loop that ends where all is found changes what it found no more than this, of itself, in a turn more.
 _SETTLED = 1e-2
 
+Found: TypeAlias = "Mapping[int, list[tuple[int, float]]]"
+"""Of one run, by the place of a choice: what was chosen, and by how much a turn more would change that."""
 Dims: TypeAlias = "frozenset[str]"
 """The dimensions of cells that a value is made of, among those that are cut."""
 Sizes: TypeAlias = "tuple[int, ...]"
@@ -52,42 +54,47 @@ class Choices:
             if together[place]
         }
         self._told = dict.fromkeys(self._places.values(), 0)
+        self._seen: set[int] = set()
         self._turning: set[int] = set()
-        self._changing: set[int] = set()
-        self._found: list[dict[int, list[int]]] = []
+        self._found: list[dict[int, list[tuple[int, float]]]] = []
 
     @property
     def are_told(self) -> bool:
-        """Whether each has been another one of a box than of the whole, often enough."""
-        return all(times >= _OFTEN for place, times in self._told.items() if place in self._turning)
+        """Whether each has been another one of a box than of the whole, often enough, or was seen to change nothing."""
+        return all(
+            times >= _OFTEN or (place in self._seen and place not in self._turning)
+            for place, times in self._told.items()
+        )
 
     def begin(self) -> None:
         """A run of a program begins."""
         self._found.append({})
 
-    def watch(self, equation: Any, chosen: int, change: float) -> None:
-        """What an equation of it chose, and by how much one turn more would change that."""
+    def watch(self, equation: Any, chosen: int, change: Callable[[], float] | None) -> None:
+        """What an equation of it chose, and what gives by how much one turn more of a loop would change that."""
         if (place := self._places.get(id(equation))) is not None and self._found:
-            self._found[-1].setdefault(place, []).append(chosen)
-            self._turning |= {place} if change else set()
-            self._changing |= {place} if change > _SETTLED else set()
+            changed = 0.0 if change is None else change()
+            self._found[-1].setdefault(place, []).append((chosen, changed))
+            self._seen.add(place)
+            self._turning |= {place} if change is None or changed else set()
 
-    def taken(self) -> list[dict[int, list[int]]]:
+    def taken(self) -> list[Found]:
         """What was chosen since it was last asked, for each run."""
         found, self._found = self._found, []
-        return found
+        return list(found)
 
-    def compare(self, whole: Mapping[int, list[int]], boxes: Sequence[Mapping[int, list[int]]]) -> None:
-        """Tell apart what boxes chose and what the whole did, since this was last asked."""
-        changing, self._changing = self._changing, set()
-        # A loop that comes to the same with a turn less, but not with one more, does so by chance.
-        for place in self._told.keys() - changing:
-            self._told[place] += any(_are_others(box.get(place, []), whole.get(place, [])) for box in boxes)
+    def compare(self, whole: Found, boxes: Sequence[Found]) -> None:
+        """Tell apart what boxes chose of some numbers and what the whole did."""
+        for place in self._told:
+            one, others = whole.get(place, ()), [box.get(place, ()) for box in boxes]
+            # A loop that comes to the same with a turn less, but not with one more, does so by chance.
+            if all(change <= _SETTLED for found in (one, *others) for _, change in found):
+                self._told[place] += any(_are_others(other, one) for other in others)
 
 
-def _are_others(box: Sequence[int], whole: Sequence[int]) -> bool:
+def _are_others(box: Sequence[tuple[int, float]], whole: Sequence[tuple[int, float]]) -> bool:
     """Whether a choice is another one; of what is chosen for each row in turn a box has fewer."""
-    return bool(box) != bool(whole) or any(one != other for one, other in zip(box, whole, strict=False))
+    return bool(box) != bool(whole) or any(one != other for (one, _), (other, _) in zip(box, whole, strict=False))
 
 
 def _of_each(equation: Any, dims: Dims, sizes: Mapping[str, int]) -> float:
@@ -146,7 +153,9 @@ def _step(equation: Any, given: list[Dims], found: dict[int, Chosen]) -> list[Di
 
 def _note(equation: Any, chooses: Dims, found: dict[int, Chosen]) -> None:
     if chooses:
-        found[id(equation)] = equation, chooses
+        # A program that is called in two places is one and the same there.
+        _, before = found.get(id(equation), (equation, _NONE))
+        found[id(equation)] = equation, before | chooses
 
 
 def _carried(

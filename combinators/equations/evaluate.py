@@ -21,10 +21,9 @@ from combinators.kernels.jaxprs import is_literal, scan_parts
 Run = Callable[[Sequence[Any]], list[Any]]
 """From arrays to arrays."""
 
-Watch = Callable[[Any, int, float], None]
-"""Told of each `cond` and `while` that is run: the equation, which branch it took, or how often it turned, and by how
-much of themselves one turn more changes the floats of a loop; zero where it changes nothing at all."""
-
+Watch = Callable[[Any, int, Callable[[], float] | None], None]
+"""Told of each `cond` and `while` that is run: the equation, which branch it took, or how often it turned; and of a
+loop what gives by how much of themselves one turn more changes its floats, zero where it changes nothing at all."""
 
 _LITTLE = 1e-30
 
@@ -146,11 +145,14 @@ def _while(equation: Any, effort: Effort | None, watch: Watch | None) -> Run:
             carry = [going_on(going, *each) for each in zip(after, carry, strict=True)]
             turns += 1
         if watch is not None:
-            more = body([*operands[asked:fixed], *carry])
-            watch(equation, turns, 0.0 if all(map(_is_same, carry, more)) else max(map(_change, carry, more)))
+            watch(equation, turns, lambda: _change_of(carry, body([*operands[asked:fixed], *carry])))
         return carry
 
     return run
+
+
+def _change_of(carry: list[Any], more: list[Any]) -> float:
+    return 0.0 if all(map(_is_same, carry, more)) else max(map(_change, carry, more))
 
 
 def _is_same(one: Any, other: Any) -> bool:
@@ -182,7 +184,7 @@ def _cond(equation: Any, effort: Effort | None, watch: Watch | None) -> Run:
     def run(operands: Sequence[Any]) -> list[Any]:
         chosen = min(max(int(operands[0]), 0), len(branches) - 1)
         if watch is not None:
-            watch(equation, chosen, _LITTLE)
+            watch(equation, chosen, None)
         return branches[chosen](operands[1:])
 
     return run

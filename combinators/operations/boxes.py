@@ -193,7 +193,7 @@ def _differs(
     here: Any,
 ) -> bool | str:
     # Here, not at the top: see above.
-    from combinators.claims.boxed import differs
+    from combinators.claims.boxed import UNTOLD, differs
     from combinators.claims.pulled import pulls_otherwise
     from combinators.declared.backward import has_stopped
     from combinators.declared.check import Claim
@@ -219,7 +219,7 @@ def _differs(
     if whole is not None and _takes_cells(shaped, kernel, whole):
         return False
     if found := differs(boxed, sizes, counts=counts, settled=settled):
-        return found
+        return _UNTOLD if found == UNTOLD else True
     if whole is None:
         return False
     cut = [dim for dim, size in shaped.sizes.items() if sizes[dim] != size]

@@ -145,6 +145,21 @@ def test_rows_that_are_chosen_for_together_are_not_apart_along_another_axis() ->
     assert not asked(columns, [CUT], POSITIVE, POSITIVE, POSITIVE).are_told
 
 
+def test_what_nobody_could_watch_is_not_told() -> None:
+    # Nothing is run, as where a program is compiled.
+    assert not asked(flipped, [CUT]).are_told
+    assert asked(turned, [CUT, KEPT]).are_told
+
+
+def test_numbers_of_which_a_loop_tells_nothing_do_not_spoil_others() -> None:
+    settled = [numbers(*[2.0] * 7, large) for large in (1e3, 1e4, 1e5)]
+    # Of these a turn more halves what has been found.
+    spoiled = numbers(*[1e-30] * 8)
+    choices = asked(found_together, [CUT], *settled)
+    assert choices.are_told
+    assert asked(found_together, [CUT], spoiled, *settled).are_told
+
+
 def in_turn(function: Any) -> Any:
     return lambda x: lax.map(lambda v: function(x, v), x)
 
