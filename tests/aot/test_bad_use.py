@@ -41,8 +41,9 @@ def test_a_plan_for_cpus_holds_kernels_that_all_machines_run(machine: str) -> No
 
 def test_a_plan_for_another_accelerator_is_refused(machine: str) -> None:
     other = "cuda" if machine.startswith("v") else "tpu"
-    with pytest.raises(tp.PlanError, match=f"was planned for {other}, and these devices are"):
-        planned(machine, platforms=other).compile_only()
+    for platforms in (other, ("cpu", other)):
+        with pytest.raises(tp.PlanError, match=f"{other}, and these devices are"):
+            planned(machine, platforms=platforms).compile_only()
 
 
 BAD: dict[str, tuple[str, Any]] = {
