@@ -99,6 +99,13 @@ class Loop(Immutable):
 Node = Input | Apply | Rename | Loop
 
 
+def unrenamed(graph: Graph, ref: Ref) -> Ref:
+    """The value itself, of one that may be the same under other axis names."""
+    while isinstance(node := graph.nodes[ref.node], Rename):
+        ref = node.operands[0]
+    return ref
+
+
 def needed_nodes(graph: Graph) -> set[int]:
     """The nodes that the outputs alone need."""
     needed = {ref.node for _, ref in graph.outputs}

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 
-from combinators.graphs.nodes import Ref, Rename
+from combinators.graphs.nodes import unrenamed
 from tapestry_jax.planning.derivatives.gradients import maybe_unread
 from tapestry_jax.planning.prediction.collective import Collective
 from tapestry_jax.planning.prediction.multiplied import Gradients, gradients_of
@@ -65,7 +65,7 @@ def _values_read(schedule: Schedule, step: Step | None, sent: Collective) -> Ite
     """Two folds or scans that read one value may send the same."""
     if isinstance(step, Run | Finish):
         for ref in schedule.graph.nodes[step.node].operands:
-            yield _like(sent), _unrenamed(schedule, ref)
+            yield _like(sent), unrenamed(schedule.graph, ref)
 
 
 def _gradients_sent(gradients: Gradients, step: Step | None) -> Counter[int]:
@@ -90,7 +90,7 @@ def _moved_alike(schedule: Schedule, made: dict[int, int], step: Step | None, se
     if not isinstance(step, Convert) or step.source not in made or sent.backward:
         return {}
     node = made[step.source]
-    refs = (_unrenamed(schedule, ref) for ref in schedule.graph.nodes[node].operands)
+    refs = (unrenamed(schedule.graph, ref) for ref in schedule.graph.nodes[node].operands)
     return {("moved", sent.kind, sent.axes, sent.bytes, ref): node for ref in refs}
 
 
@@ -110,8 +110,3 @@ def _made_together(schedule: Schedule) -> dict[int, int]:
             case _:
                 pass
     return found
-
-
-def _unrenamed(schedule: Schedule, ref: Ref) -> Ref:
-    node = schedule.graph.nodes[ref.node]
-    return _unrenamed(schedule, node.operands[0]) if isinstance(node, Rename) else ref

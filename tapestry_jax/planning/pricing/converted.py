@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from combinators.graphs.nodes import Input, Rename
+from combinators.graphs.nodes import Input, unrenamed
 from tapestry_jax.machines.machine import Machine
 from tapestry_jax.planning.prediction.flow import Flow
 from tapestry_jax.planning.pricing.keys import counts_key
@@ -33,16 +33,9 @@ def is_converted(body: Schedule, flow: Flow, position: int, machine: Machine) ->
 
 def _inputs(body: Schedule, step: Run) -> set[int]:
     """The inputs of a body that a step reads, under whatever names."""
-    nodes, found = body.graph.nodes, set[int]()
-    for ref in nodes[step.node].operands:
-        node = nodes[ref.node]
-        while isinstance(node, Rename):
-            ref = node.operands[0]
-            node = nodes[ref.node]
-        if isinstance(node, Input):
-            # Inputs are the first nodes.
-            found.add(ref.node)
-    return found
+    read = (unrenamed(body.graph, ref).node for ref in body.graph.nodes[step.node].operands)
+    # Inputs are the first nodes.
+    return {number for number in read if isinstance(body.graph.nodes[number], Input)}
 
 
 def converting_bytes(size: int) -> float:

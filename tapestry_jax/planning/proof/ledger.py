@@ -7,7 +7,7 @@ from dataclasses import field
 
 from combinators.frozen import dataclass
 from combinators.graphs.graph import Graph
-from combinators.graphs.nodes import Apply, Ref, Rename
+from combinators.graphs.nodes import Apply, Ref, unrenamed
 from combinators.operations.shaped import Shaped
 from tapestry_jax.planning.geometry.changes import Cast, Change, Gather, Overlap, Reorder, Share, Slice
 from tapestry_jax.planning.geometry.time_axis import spread
@@ -92,8 +92,7 @@ class Ledger:
 
     def source(self, ref: Ref) -> Ref:
         """The value itself, whatever it has been renamed to."""
-        node = self.graph.nodes[ref.node]
-        return self.source(node.operands[0]) if isinstance(node, Rename) else ref
+        return unrenamed(self.graph, ref)
 
     def value(self, node: int, output: int = 0) -> Value:
         """A value of the graph."""

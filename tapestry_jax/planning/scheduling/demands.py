@@ -6,7 +6,7 @@ from collections.abc import Container, Hashable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from combinators.graphs.graph import Graph
-from combinators.graphs.nodes import Apply, Input, Loop, Ref, Rename, needed_nodes
+from combinators.graphs.nodes import Apply, Input, Loop, Ref, Rename, needed_nodes, unrenamed
 from combinators.operations.shaped import Shaped
 from tapestry_jax.planning.entries.placement import Placement, Placer
 from tapestry_jax.planning.entries.stage_rules import check_stages
@@ -107,15 +107,15 @@ class Demands:
 
     def _stored_inside(self, index: int, inputs: Mapping[int, Layout]) -> dict[int, Layout]:
         """The layouts in which a loop's body finds what it slices, or captures, of the program's own inputs."""
-        node, places = (
-            self.graph.nodes[index],
-            [at for at, each in enumerate(self.graph.nodes) if isinstance(each, Input)],
-        )
+        node, given = self.graph.nodes[index], dict[int, Layout]()
         assert isinstance(node, Loop)
+        places = (at for at, each in enumerate(self.graph.nodes) if isinstance(each, Input))
+        for position, at in enumerate(places):
+            if position in inputs:
+                given[at] = inputs[position]
         found: dict[int, Layout] = {}
         for position, ref in enumerate(node.operands[node.carries :], node.carries):
-            layout = inputs.get(places.index(ref.node)) if ref.node in places else None
-            number = position - node.carries
+            layout, number = given.get(self.source(ref).node), position - node.carries
             if layout is not None and number < len(node.axes):
                 axis, cuts = node.axes[number], layout.cuts
                 layout = Layout(cuts[:axis] + cuts[axis + 1 :]) if cuts[axis] is None else None
@@ -185,8 +185,7 @@ class Demands:
 
     def source(self, ref: Ref) -> Ref:
         """The value itself, whatever it has been renamed to."""
-        node = self.graph.nodes[ref.node]
-        return self.source(node.operands[0]) if isinstance(node, Rename) else ref
+        return unrenamed(self.graph, ref)
 
     def made(self, ref: Ref) -> Layout:
         """The layout in which a value is made, loops included; inputs as their first consumer reads them."""

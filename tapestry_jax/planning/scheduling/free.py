@@ -13,7 +13,7 @@ from functools import cached_property
 
 from combinators.frozen import dataclass
 from combinators.graphs.graph import Graph
-from combinators.graphs.nodes import Apply, Input, Loop, Ref, Rename
+from combinators.graphs.nodes import Apply, Input, Loop, Ref, unrenamed
 from combinators.index_space.operand import Operand
 from combinators.operations.shaped import Shaped
 from tapestry_jax.planning.entries.placement import Placer, why_whole
@@ -115,7 +115,7 @@ class FreeDims:
         if self.shaped[index].operation.monoid is not None or len(arrays) != 1:
             return None
         ((ref, operand),) = arrays
-        source = self._unrenamed(ref)
+        source = unrenamed(self.graph, ref)
         home = self._settled(source) if isinstance(self.graph.nodes[source.node], Input) else None
         for axis, cut in zip(operand.axes, () if home is None else home.cuts, strict=home is not None):
             if cut is not None and not in_time(cut.axes) and axis.name in self._free_dims(index, cut.axes):
@@ -179,7 +179,7 @@ class FreeDims:
         if taken.stored:
             return reads + leaves < reads_without + leaves_without
         givers = [ref for axes, ref in self._given_up(taken.node) if axes == taken.cut.axes]
-        if gathers > gathers_without and all(self._settled(self._unrenamed(ref)) is None for ref in givers):
+        if gathers > gathers_without and all(self._settled(unrenamed(self.graph, ref)) is None for ref in givers):
             return False
         return reads + leaves <= reads_without + leaves_without
 
@@ -223,7 +223,7 @@ class FreeDims:
 
     def _wanted_outside(self, ref: Ref) -> Iterator[Layout]:
         for position, (_, output) in enumerate(self.graph.outputs):
-            if position in self.outputs and self._unrenamed(output) == ref:
+            if position in self.outputs and unrenamed(self.graph, output) == ref:
                 yield self.outputs[position]
 
     def _operands(self, index: int) -> Iterator[tuple[Ref, Layout, Operand]]:
@@ -236,7 +236,7 @@ class FreeDims:
         return zip(self.graph.nodes[index].operands, arrays, strict=True)
 
     def _home(self, ref: Ref) -> Layout:
-        home = self._settled(self._unrenamed(ref))
+        home = self._settled(unrenamed(self.graph, ref))
         return self._as_named(ref) if home is None else home
 
     def _settled(self, ref: Ref) -> Layout | None:
@@ -260,7 +260,3 @@ class FreeDims:
             if axes and not set(axes) & layout.axes:
                 layout = layout.with_cut(position, even_cut(size, axes, self.mesh))
         return layout
-
-    def _unrenamed(self, ref: Ref) -> Ref:
-        node = self.graph.nodes[ref.node]
-        return self._unrenamed(node.operands[0]) if isinstance(node, Rename) else ref

@@ -131,6 +131,17 @@ def test_parameters_of_more_bits_are_cast_where_they_are_stored(entries: Any, em
     assert_same(plan, args, rtol=3e-2, atol=3e-2)
 
 
+def test_names_that_differ_in_the_layer_change_nothing(mesh2x4: Any) -> None:
+    one, to = layer("residual", jnp.tanh), cast(jnp.bfloat16)
+
+    def run(x: Any, ups: Any, downs: Any) -> Any:
+        renamed = ups.rename(layer="block"), downs.rename(layer="block")
+        return tp.stack(lambda x, up, down: one(x, to(up), to(down)), 2, "block")(to(x), *renamed)
+
+    plan = planned(run, 2, mesh2x4, {"batch": "data"}, None)
+    assert {each.bytes for each in plan.collectives() if each.kind == "all-gather"} == {2 * 16 * 8}
+
+
 def test_maps_that_widen_are_not_taken_to_where_operands_are_stored(mesh2x4: Any) -> None:
     types = [
         tp.TensorType({"batch": 16, "embed": 8}, jnp.float32),
