@@ -224,10 +224,11 @@ def _result(
     for number, slot in enumerate(split.outputs):
         name, kind = f"output/{number}", split.schedule.slots[slot].type
         found = arrays.get(name)
-        if found is not None and found.shape == kind.shape:
+        if found is not None and (found.dtype, found.shape) == (kind.dtype, kind.shape):
             kept[slot] = found
         elif found is not None or slot not in given:
-            has = "it is not there" if found is None else f"expected the shape {kind.shape}, got {found.shape}"
+            expected = f"expected {kind.dtype} {kind.shape}"
+            has = "it is not there" if found is None else f"{expected}, got {found.dtype} {found.shape}"
             raise _gone(folder, f"`{name}` of its state is none of its results: {has}")
     return job.leaves(kept, given)
 
