@@ -106,19 +106,19 @@ def _iota(equation: Any, flows: list[Flow]) -> list[Flow]:
 
 
 def _random_bits(equation: Any, flows: list[Flow]) -> list[Flow] | None:
-    if not _draw_alone(equation):
+    if not _draws_alone(equation, flows):
         return None
     own = equation.outvars[0].aval.shape[len(flows[0].axes) :]
     return [flows[0].along((*flows[0].axes, *(POSITION if size > 1 else None for size in own)))]
 
 
-def _draw_alone(equation: Any) -> bool:
-    """Whether what one key gives is up to that key: others (`rbg`) draw for all at once, by the first of them."""
-    return str(equation.invars[0].aval.dtype) == _THREEFRY
+def _draws_alone(equation: Any, flows: list[Flow]) -> bool:
+    """Whether what a key gives is up to that key: others than Threefry's draw for all beside them, by the first."""
+    return not flows[0].axes or str(equation.invars[0].aval.dtype) == _THREEFRY
 
 
 def _folded_in(equation: Any, flows: list[Flow]) -> list[Flow] | None:
-    return _keys(equation, flows) if _draw_alone(equation) else None
+    return _keys(equation, flows) if _draws_alone(equation, flows) else None
 
 
 def _keys(equation: Any, flows: list[Flow]) -> list[Flow]:

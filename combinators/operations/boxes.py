@@ -15,7 +15,7 @@ from combinators.merging.blocks import combine_blocks
 from combinators.operations.execute import present
 from combinators.operations.results import Struct
 from combinators.operations.rules import is_merged_by
-from combinators.operations.shaped import DOUBLES, Shaped, block_structs
+from combinators.operations.shaped import DOUBLES, Shaped, block_structs, is_written
 from combinators.settings import settings
 
 if TYPE_CHECKING:
@@ -313,6 +313,37 @@ def _boxed(shaped: Shaped, kernel: Callable[..., Any], types: Sequence[Struct], 
     assert operation.monoid is not None
     merge = partial(combine_blocks, operation.monoid, shaped.state_tree, carrier)
     return Boxed(shaped.signature, shaped.sizes, shaped.result_axes, merge, partial(present, shaped), at)
+
+
+def settles(shaped: Shaped, types: Sequence[Struct], sizes: Mapping[str, int]) -> bool:
+    """Whether the program of a map says that boxes of some sizes come to the whole, in slopes too: none need be run.
+
+    Args:
+      shaped: the map.
+      types: of its array operands.
+      sizes: of a box of its index space.
+    """
+    box = "settles", tuple(sizes.items())
+    if box not in shaped.known:
+        shaped.known[box] = _settles(shaped, types, dict(sizes))
+    return shaped.known[box]
+
+
+def _settles(shaped: Shaped, types: Sequence[Struct], sizes: dict[str, int]) -> bool:
+    # Here, not at the top: see above.
+    from combinators.declared.check import Claim
+    from combinators.declared.programs import alike_but_sizes
+    from combinators.declared.settled import is_settled
+
+    operation = shaped.operation
+    blocks = (block_structs(shaped.signature, types, each) for each in (dict(shaped.sizes), sizes))
+    whole, box = (program_at(operation.kernel, each) for each in blocks)
+    if whole is None or box is None or whole.effects or is_written(shaped, types):
+        return False
+    claim = Claim(operation.name, shaped.signature, shaped.sizes, operation.over)
+    names = [[axis.name for axis in axes] for axes in shaped.result_axes]
+    cut = [dim for dim, size in shaped.sizes.items() if sizes[dim] != size]
+    return is_settled(claim, whole, names, cut, None) and alike_but_sizes(whole, box)
 
 
 def not_of_any_size(shaped: Shaped, sizes: Mapping[str, int], *lines: str, remedy: str = _TAKE_SIZES) -> KernelError:

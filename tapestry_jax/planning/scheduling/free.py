@@ -15,6 +15,7 @@ from combinators.frozen import dataclass
 from combinators.graphs.graph import Graph
 from combinators.graphs.nodes import Apply, Input, Loop, Ref, unrenamed
 from combinators.index_space.operand import Operand
+from combinators.operations.boxes import settles
 from combinators.operations.shaped import Shaped
 from tapestry_jax.planning.entries.placement import Placer, why_whole
 from tapestry_jax.planning.geometry.changes import Deal, Exchange, Gather, Overlap, changed_shape
@@ -110,7 +111,10 @@ class FreeDims:
         return Taken(index, dim, cut, stored)
 
     def _stored(self, index: int) -> tuple[str, tuple[str, ...]] | None:
-        """A free dimension of a map along which its operand, an input, is stored in pieces, and on which mesh axes."""
+        """A free dimension of a map along which its operand, an input, is stored in pieces, and on which mesh axes.
+
+        Nobody has asked for that cut, so that nothing may be refused for it: the map's program says that it is right.
+        """
         arrays = list(self._arrays(index))
         if self.shaped[index].operation.monoid is not None or len(arrays) != 1:
             return None
@@ -119,8 +123,12 @@ class FreeDims:
         home = self._settled(source) if isinstance(self.graph.nodes[source.node], Input) else None
         for axis, cut in zip(operand.axes, () if home is None else home.cuts, strict=home is not None):
             if cut is not None and not in_time(cut.axes) and axis.name in self._free_dims(index, cut.axes):
-                return str(axis.name), cut.axes
+                return (str(axis.name), cut.axes) if self._settles(index, ref, str(axis.name), cut) else None
         return None
+
+    def _settles(self, index: int, ref: Ref, dim: str, cut: Cut) -> bool:
+        shaped = self.shaped[index]
+        return settles(shaped, [self.graph.type_of(ref).struct], {**shaped.sizes, dim: cut.block})
 
     def _given_up(self, index: int) -> Iterator[tuple[tuple[str, ...], Ref]]:
         """Mesh axes of the axes that the operation sees whole, as the plan places them or as they come, and of what."""

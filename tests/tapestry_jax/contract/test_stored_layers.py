@@ -131,6 +131,31 @@ def test_parameters_of_more_bits_are_cast_where_they_are_stored(entries: Any, em
     assert_same(plan, args, rtol=3e-2, atol=3e-2)
 
 
+@jax.custom_vjp
+def rounded(w: Any) -> Any:
+    return w.astype(jnp.bfloat16)
+
+
+# Its slopes are of all cells together.
+rounded.defvjp(lambda w: (w.astype(jnp.bfloat16), None), lambda _, g: ((g / jnp.abs(g).max()).astype(jnp.float32),))
+BY_THEMSELVES = {
+    "a choice that no numbers tell": lambda w: jax.lax.cond(
+        jnp.abs(w).max() > 1e6, jnp.zeros_like, lambda v: v, w
+    ).astype(jnp.bfloat16),
+    "slopes of all cells": rounded,
+}
+
+
+@pytest.mark.parametrize("name", BY_THEMSELVES)
+def test_what_may_be_refused_in_pieces_is_cast_whole_as_before(name: str, mesh2x4: Any) -> None:
+    types = [tp.TensorType({"batch": 16, "embed": 8}, jnp.float32), tp.TensorType({"embed": 8, "mlp": 16}, jnp.float32)]
+    to = tp.Map(BY_THEMSELVES[name], "embed mlp -> embed mlp")
+    plan = tp.fsdp(tp.plan(tp.trace(lambda x, w: UP(x, to(w)), *types), mesh2x4, {"batch": "data"}), "data", smallest=1)
+    (sent,) = (each for each in plan.collectives() if each.kind == "all-gather")
+    assert sent.bytes == 8 * 16 * 4
+    assert_same(plan, [normal(16, 8), normal(8, 16)], rtol=3e-2, atol=3e-2)
+
+
 def test_names_that_differ_in_the_layer_change_nothing(mesh2x4: Any) -> None:
     one, to = layer("residual", jnp.tanh), cast(jnp.bfloat16)
 

@@ -64,3 +64,12 @@ def test_bits_that_are_drawn_for_all_at_once_are_refused(impl: str, name: str, p
 def test_a_loop_draws_of_one_key_after_the_other(plan: str) -> None:
     arrow = tp.Map(lambda seeds: lax.map(lambda seed: jax.random.uniform(keyed("rbg")(seed)), seeds), "row -> row")
     np.testing.assert_allclose(planned(arrow, plan), arrow(SEEDS), rtol=1e-6)
+
+
+@pytest.mark.parametrize("impl", ["threefry2x32", "rbg"])
+def test_bits_of_one_key_for_all_rows_are_by_their_places(impl: str) -> None:
+    def noisy(x: Any) -> Any:
+        return x + jax.random.normal(jax.random.key(0, impl=impl), x.shape)
+
+    with pytest.raises(tp.SignatureError, match="it uses the position in the block along `row`"):
+        tp.trace(tp.Map(noisy, "row -> row"), np.ones(12, np.float32))
