@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
@@ -14,7 +13,6 @@ import jax.numpy as jnp
 
 from combinators.frozen import dataclass
 from combinators.kernels.jaxprs import is_literal, scan_parts
-from tapestry_jax.hlo.cycles import path_of
 from tapestry_jax.lowering.on_device.recomputed import LATER
 from tapestry_jax.memory.called import Called
 from tapestry_jax.memory.equations import (
@@ -30,11 +28,8 @@ from tapestry_jax.memory.equations import (
 from tapestry_jax.memory.needed import needed
 from tapestry_jax.memory.primitives import kind_of
 from tapestry_jax.memory.program import BRANCH, COSTLY, HELD, LOOP, REDUCED, VIEW, Node, Program, Value
+from tapestry_jax.memory.scopes import Paths, Scopes
 
-_WRAPPED = re.compile(r"\b(?:jvp|transpose|vmap|jit|rematted_computation|checkpoint)\(([^()]*)\)")
-_PLACES = frozenset(
-    ("", "shard_map", "while", "body", "cond", "checkpoint", "rematted_computation", "closed_call", "remat", "scan")
-)
 _PRODUCTS = frozenset(("dot_general", "conv_general_dilated"))
 _EVENT = 4
 """Bytes of the number by which a value waits for others."""
@@ -51,7 +46,7 @@ def read_program(jaxpr: Any, paths: Collection[str] = ()) -> Program:
       jaxpr: of the program of a plan.
       paths: of its operations; an equation belongs to the innermost that its scopes name.
     """
-    reader = _Reader(_Paths(frozenset(paths)), _Known({}, Counter(), {}))
+    reader = _Reader(Paths(frozenset(paths)), _Known({}, Counter(), {}))
     inputs = [reader.value(variable) for variable in jaxpr.jaxpr.invars]
     known: dict[Any, int | None] = dict(zip(jaxpr.jaxpr.invars, inputs, strict=True))
     outputs = reader.run(jaxpr.jaxpr, known, "")
@@ -95,7 +90,7 @@ class _Known:
 class _Reader:
     """Nodes and values of one program, while they are found."""
 
-    def __init__(self, paths: _Scopes, known: _Known) -> None:
+    def __init__(self, paths: Scopes, known: _Known) -> None:
         self.paths = paths
         self._known = known
         self._is_cut = False
@@ -201,7 +196,7 @@ class _Reader:
 
     def _by_itself(self, inner: Any, way: tuple[bool | None, ...]) -> Called | None:
         """What a program makes, whoever calls it with constants, and with what is the same everywhere, there."""
-        reader = _Reader(_Scopes(), self._known)
+        reader = _Reader(Scopes(), self._known)
         inputs = [
             None if is_uniform is None else reader.value(variable)
             for is_uniform, variable in zip(way, inner.invars, strict=True)
@@ -346,61 +341,3 @@ def _array(shape: tuple[int, ...], dtype: Any) -> Value:
     size = 8 if jnp.issubdtype(dtype, jax.dtypes.extended) else dtype.itemsize
     size = 0 if dtype == jax.dtypes.float0 else size
     return Value(math.prod(shape) * size, f"{dtype}[{','.join(map(str, shape))}]")
-
-
-class _Scopes:
-    """The names of JAX's scopes as they stand inside of a program that is called."""
-
-    def __init__(self) -> None:
-        self._inside: dict[tuple[str, str], str] = {}
-
-    def inside(self, path: str, scopes: str) -> str:
-        """The scopes of an equation of a program that was called: text that is written once is looked up sooner."""
-        key = path, scopes
-        found = self._inside.get(key)
-        if found is None:
-            found = self._inside[key] = f"{path}/{scopes}" if path and scopes else path or scopes
-        return found
-
-    def of(self, scopes: str) -> tuple[str, bool]:
-        """The scopes, from which whoever calls the program finds the path."""
-        return scopes, False
-
-
-class _Paths(_Scopes):
-    """The paths of operations, found in the names of JAX's scopes."""
-
-    def __init__(self, known: frozenset[str]) -> None:
-        super().__init__()
-        self._known = known
-        self._found: dict[str, tuple[str, bool]] = {}
-        self._plain: dict[str, str] = {}
-
-    def inside(self, path: str, scopes: str) -> str:
-        """The same; each scope is whole, so what is plain of both is plain of them together."""
-        found = super().inside(path, scopes)
-        if found not in self._plain:
-            self._plain[found] = "/".join(plain for plain in (self._plainly(path), self._plainly(scopes)) if plain)
-        return found
-
-    def of(self, scopes: str) -> tuple[str, bool]:
-        """The path, and whether the scopes are those of a derivative."""
-        if scopes not in self._found:
-            self._found[scopes] = self._read(scopes), "transpose(" in scopes
-        return self._found[scopes]
-
-    def _read(self, scopes: str) -> str:
-        plain = self._plainly(scopes)
-        # What is no operation's own belongs to the loop around it.
-        found = path_of(plain, self._known)
-        is_told = found in plain and found in self._known
-        return found if is_told or any(path in plain for path in self._known) else plain
-
-    def _plainly(self, scopes: str) -> str:
-        """The names that users gave, and operations."""
-        if scopes not in self._plain:
-            plain = scopes
-            while (shorter := _WRAPPED.sub(r"\1", plain)) != plain:
-                plain = shorter
-            self._plain[scopes] = "/".join(part for part in plain.split("/") if part not in _PLACES)
-        return self._plain[scopes]
