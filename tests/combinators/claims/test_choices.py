@@ -151,6 +151,20 @@ def test_what_nobody_could_watch_is_not_told() -> None:
     assert asked(turned, [CUT, KEPT]).are_told
 
 
+def test_a_program_that_is_called_twice_chooses_by_the_cells_of_both_calls() -> None:
+    called = jax.jit(each_until_large)
+
+    def at(rows: int, cols: int) -> Any:
+        return jax.make_jaxpr(lambda x, y: called(x.sum(1)) + called(y))(np.ones((rows, cols)), np.ones(rows))
+
+    def choices(*operands: frozenset[str]) -> Choices:
+        return Choices({sizes: at(*sizes) for sizes in ((8, 6), (4, 3))}, ["a", "b"], operands)
+
+    assert choices(CUT, CUT).are_told
+    # Each row of both, and of one all columns together.
+    assert not choices(CUT | {"b"}, CUT).are_told
+
+
 def test_numbers_of_which_a_loop_tells_nothing_do_not_spoil_others() -> None:
     settled = [numbers(*[2.0] * 7, large) for large in (1e3, 1e4, 1e5)]
     # Of these a turn more halves what has been found.

@@ -142,6 +142,7 @@ BY_THEMSELVES = {
     "a choice that no numbers tell": lambda w: jax.lax.cond(
         jnp.abs(w).max() > 1e6, jnp.zeros_like, lambda v: v, w
     ).astype(jnp.bfloat16),
+    "a choice by sizes": lambda w: w.astype(jnp.bfloat16) * (2 if w.shape[1] > 8 else 1),
     "slopes of all cells": rounded,
 }
 
