@@ -195,7 +195,13 @@ class ZarrSink(_Opened, Shown):
 
     def _wrote(self, box: Box, array: Array) -> None:
         check_flags(array, self.where)
-        self.filled.add(box)
+        self.filled.add(box, array)
+
+    def read_back(self, box: Box, into: Array) -> Future[None]:
+        """As `Stored.read`, of what is written so far."""
+        self._opened()
+        box = check_cells(box, into, self, is_target=True)
+        return self._begun(box, _read, f"read the box {told(box)}", into, given(check_flags, into, self.where))
 
     def flush(self) -> None:
         """As `Sink.flush`: what is under way is waited for, then the names in the folder are synced."""

@@ -18,7 +18,7 @@ from combinators.frozen import dataclass
 from tapestry_jax.storage.boxes import check_cells, count, one_piece, shape_of, slices
 from tapestry_jax.storage.dtypes import as_bytes, check_flags
 from tapestry_jax.storage.errors import of_system
-from tapestry_jax.storage.files.ranges import Ranges
+from tapestry_jax.storage.files.ranges import LocalFile, Ranges
 from tapestry_jax.storage.files.strided import Layout, read_box
 from tapestry_jax.storage.files.threads import Threads
 from tapestry_jax.storage.protocols import Array, Box, Names, Shown
@@ -117,7 +117,20 @@ class LaidOutSink(Shown):
 
     def _written(self, box: Box, array: Array) -> None:
         self._write(box, array)
-        self.filled.add(box)
+        self.filled.add(box, array)
+
+    def read_back(self, box: Box, into: Array) -> Future[None]:
+        """As `Stored.read`, of what is written so far."""
+        box = check_cells(box, into, self, is_target=True)
+        return self._threads.submit(given(self._read_back, box, into))
+
+    def _read_back(self, box: Box, into: Array) -> None:
+        # Not through the map: where the file was cut meanwhile that ends the process.
+        source = LocalFile(self.draft.place)
+        try:
+            read_box(source, self._layout, box, into)
+        finally:
+            source.close()
 
     def _write(self, box: Box, array: Array) -> None:
         if self._cells is None or not array.size:

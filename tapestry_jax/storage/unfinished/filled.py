@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -18,7 +18,7 @@ from combinators.errors import FormatError, message
 from combinators.stored.json import read_json
 from tapestry_jax.storage.boxes import check_box, count, shape_of, told, whole
 from tapestry_jax.storage.errors import StorageError
-from tapestry_jax.storage.protocols import Box
+from tapestry_jax.storage.protocols import Array, Box
 from tapestry_jax.storage.unfinished.partial import Draft, filled_place, sync_folder
 
 _MANY = 4096
@@ -36,18 +36,22 @@ class Filled:
     Attributes:
       token: the same.
       is_own: whether who writes is known to have begun it.
+      watch: told of every box that is written, and of its cells; None where nobody asks.
     """
 
     def __init__(self, shape: tuple[int, ...], boxes: Iterable[Box] = (), token: str | None = None) -> None:
         self.token = secrets.token_hex(8) if token is None else token
         self.is_own = False
+        self.watch: Callable[[Box, Array], None] | None = None
         self._shape, self._boxes, self._lock = shape, list(boxes), Lock()
         self._next = _MANY
 
-    def add(self, box: Box) -> None:
-        """A box is written."""
+    def add(self, box: Box, array: Array | None = None) -> None:
+        """A box is written; what is in it is for who watches."""
         if not count(shape_of(box)):
             return
+        if self.watch is not None and array is not None:
+            self.watch(box, array)
         with self._lock:
             self._boxes.append(box)
             if len(self._boxes) >= self._next:
