@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +18,13 @@ from tapestry_jax.streaming.parts import Split
 _PREFIX = "sink/"
 
 
+def named_sinks(split: Split, sinks: Mapping[int, Sequence[Sink]]) -> Iterator[tuple[str, Sink]]:
+    """Sinks by names that another plan of the same graph knows as well."""
+    names = origins(split)
+    for slot, several in sinks.items():
+        yield from ((f"{names[slot]}/{number}", sink) for number, sink in enumerate(several))
+
+
 def begun_sinks(split: Split, sinks: Mapping[int, Sequence[Sink]], known: Mapping[str, Array]) -> dict[str, Array]:
     """What tells the sinks of a job from others in the same places, for its states; it stays beside those that end.
 
@@ -31,18 +38,17 @@ def begun_sinks(split: Split, sinks: Mapping[int, Sequence[Sink]], known: Mappin
     Raises:
       FormatError: where one cannot be flushed: a state must not name what a kill would lose.
     """
-    names, found = origins(split), dict[str, Array]()
-    for slot, several in sinks.items():
-        for number, sink in enumerate(several):
-            draft, filled = getattr(sink, "draft", None), getattr(sink, "filled", None)
-            if isinstance(draft, Draft):
-                draft.leaves_filled = True
-            name = f"{_PREFIX}{names[slot]}/{number}"
-            if isinstance(filled, Filled):
-                found[name] = np.frombuffer(filled.token.encode(), np.uint8)
-                if name not in known:
-                    sink.flush()
-                filled.is_own = np.array_equal(known.get(name, ()), found[name])
+    found = dict[str, Array]()
+    for own, sink in named_sinks(split, sinks):
+        draft, filled = getattr(sink, "draft", None), getattr(sink, "filled", None)
+        if isinstance(draft, Draft):
+            draft.leaves_filled = True
+        name = f"{_PREFIX}{own}"
+        if isinstance(filled, Filled):
+            found[name] = np.frombuffer(filled.token.encode(), np.uint8)
+            if name not in known:
+                sink.flush()
+            filled.is_own = np.array_equal(known.get(name, ()), found[name])
     return found
 
 

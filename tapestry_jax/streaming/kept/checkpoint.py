@@ -21,12 +21,13 @@ from tapestry_jax.storage.unfinished.partial import filled_place, partial, remov
 from tapestry_jax.streaming import position as running
 from tapestry_jax.streaming.errors import StreamError
 from tapestry_jax.streaming.frozen import Frozen, Position, check_unchanged, load, locked, save
-from tapestry_jax.streaming.kept.begun import begun_sinks, check_begun, forget_sinks
+from tapestry_jax.streaming.kept.begun import begun_sinks, check_begun, forget_sinks, named_sinks
 from tapestry_jax.streaming.kept.extending import Last
 from tapestry_jax.streaming.kept.interrupts import Interrupted, Interrupts, heard
-from tapestry_jax.streaming.kept.origins import file_for, outline, place_of
+from tapestry_jax.streaming.kept.origins import file_for, origins, outline, place_of
 from tapestry_jax.streaming.kept.partials import remove_partials
 from tapestry_jax.streaming.kept.thaw import behind_last, freeze, thaw
+from tapestry_jax.streaming.kept.written import Written, without_sums
 from tapestry_jax.streaming.moving.arriving import Arriving
 from tapestry_jax.streaming.moving.sinks import closed_on_errors
 from tapestry_jax.streaming.moving.spilling import Spill
@@ -121,7 +122,7 @@ def run_kept(job: Resumable, checkpoint: Checkpoint) -> list[Any]:
 
     Raises:
       StreamError: where another job holds the folder, or the one in it is another one than this.
-      FormatError: where no state in the folder can be read.
+      FormatError: where no state in the folder can be read, or something that was written until then is damaged.
       KeyboardInterrupt: at Ctrl-C, once the turn that is under way is kept; at a second one at once.
     """
     folder = checkpoint.folder
@@ -146,17 +147,21 @@ def run_kept(job: Resumable, checkpoint: Checkpoint) -> list[Any]:
                 return leaves
             known = {} if before is None else before.arrays
             begun = begun_sinks(job.split, sinks, known)
+            written = Written(folder, None if before is None else known, lambda: _pause(interrupts, folder))
+            keeper = _Keeper(job, checkpoint, replace(now, arrays=begun), interrupts, written)
             if before is None:
-                save(folder, replace(now, arrays=begun))
+                written.expect_rows(_arriving(job))
+                keeper.keep_nothing()
             else:
-                before = replace(before, arrays=check_begun(folder, before.arrays, begun))
+                before = replace(before, arrays=without_sums(check_begun(folder, before.arrays, begun)))
+            written.follow(named_sinks(job.split, sinks), again=before is not None)
+            computed = before is not None and bool(before.arrays)
             for name, source in _arriving(job).items():
-                source.keep(folder / name)
+                written.keep_rows(source, folder / name, keeper.keep_nothing, computed=computed)
             last = None if job.goes_on is None else Last()
-            runner = job.runner(sinks, _in_folder(job, folder, known, begun))
+            runner = job.runner(sinks, _in_folder(job, folder, known, begun, written))
             runner = replace(runner, told=_told(job, now), ended=last)
             begin = None if before is None else thaw(job.split, runner.programs, before, folder)
-            keeper: running.Keeper = _Keeper(job, checkpoint, replace(now, arrays=begun), interrupts)
             values, stored = job.run(runner, begin, keeper)
             leaves = job.leaves(values, stored)
             held = [
@@ -172,8 +177,13 @@ def run_kept(job: Resumable, checkpoint: Checkpoint) -> list[Any]:
             return leaves
 
 
-def _in_folder(job: Resumable, folder: Path, known: Mapping[str, Array], begun: dict[str, Array]) -> Spill:
-    """Values between passes in the folder of the job; `begun` is told which of them are there, for the next state."""
+def _in_folder(
+    job: Resumable, folder: Path, known: Mapping[str, Array], begun: dict[str, Array], written: Written
+) -> Spill:
+    """Values between passes in the folder of the job.
+
+    `begun` is told which of them are there, and `written` what is in them, for the next state.
+    """
     tokens = dict[int, list[str]]()
 
     def make(slot: int, again: bool) -> Sequence[Sink]:
@@ -182,6 +192,7 @@ def _in_folder(job: Resumable, folder: Path, known: Mapping[str, Array], begun: 
             found = begun_sinks(job.split, made, known if again else {})
             if again:
                 check_begun(folder, known, found)
+            written.follow(named_sinks(job.split, made), again=again)
             tokens[slot] = list(found)
             begun.update(found)
         return made[slot]
@@ -189,6 +200,7 @@ def _in_folder(job: Resumable, folder: Path, known: Mapping[str, Array], begun: 
     def gone(slot: int) -> None:
         for name in tokens.pop(slot, ()):
             del begun[name]
+        written.forget(origins(job.split)[slot])
         _remove_value(job.split, slot, folder)
 
     return Spill(make, gone)
@@ -304,9 +316,11 @@ def _arriving(job: Resumable) -> dict[str, Arriving]:
 class _Keeper:
     """Keeps a job as often as was asked for, and at an interrupt."""
 
-    def __init__(self, job: Resumable, checkpoint: Checkpoint, now: Frozen, interrupts: Interrupts) -> None:
+    def __init__(
+        self, job: Resumable, checkpoint: Checkpoint, now: Frozen, interrupts: Interrupts, written: Written
+    ) -> None:
         self._job, self._checkpoint, self._now, self._interrupts = job, checkpoint, now, interrupts
-        self._turns, self._since = 0, time.monotonic()
+        self._written, self._turns, self._since = written, 0, time.monotonic()
 
     def is_due(self, position: running.Position) -> bool:
         """Whether this turn is the last one of the interval."""
@@ -322,10 +336,25 @@ class _Keeper:
 
     def keep(self, snapshot: running.Snapshot) -> None:
         """Write the state."""
-        position, arrays = freeze(self._job.split, snapshot)
-        folder = self._checkpoint.folder
-        arrays = {**self._now.arrays, **arrays}
-        save(folder, Frozen(self._now.job, self._now.sources, self._now.sinks, position, arrays))
+        self._save(*freeze(self._job.split, snapshot))
         self._turns, self._since = 0, time.monotonic()
-        if self._interrupts.number is not None:
-            raise Interrupted(f"the job is kept in {folder}: run it again, and it goes on where it was")
+        _end_if_interrupted(self._interrupts, self._checkpoint.folder)
+
+    def keep_nothing(self) -> None:
+        """Write the state of a job that has computed nothing yet."""
+        self._save(self._now.position, {})
+
+    def _save(self, position: Position, arrays: Mapping[str, Array]) -> None:
+        arrays = {**self._now.arrays, **self._written.arrays(), **arrays}
+        save(self._checkpoint.folder, replace(self._now, position=position, arrays=arrays))
+
+
+def _pause(interrupts: Interrupts, folder: Path) -> None:
+    """Between pieces of what was written before, which is read again: a sign of life, and the end at an interrupt."""
+    beat()
+    _end_if_interrupted(interrupts, folder)
+
+
+def _end_if_interrupted(interrupts: Interrupts, folder: Path) -> None:
+    if interrupts.number is not None:
+        raise Interrupted(f"the job is kept in {folder}: run it again, and it goes on where it was")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from combinators.index_space.tensor_type import TensorType
 from tapestry_jax.storage.boxes import check_cells, check_given
 from tapestry_jax.storage.creating import create
 from tapestry_jax.storage.opening import open as open_stored
-from tapestry_jax.storage.protocols import Array, Box, Stored
+from tapestry_jax.storage.protocols import Array, Box, Sink, Stored
 from tapestry_jax.streaming.errors import StreamError
 from tapestry_jax.streaming.moving.making import Making
 
@@ -94,8 +94,13 @@ class Arriving:
             self._kept.close()
         self._kept = None
 
-    def keep(self, place: Path) -> None:
+    def keep(self, place: Path, begun: Callable[[Sink], None], filled: Callable[[], None] | None) -> None:
         """Put all rows into a file, whole or not at all, and read that from now on; one that is there is read.
+
+        Args:
+          place: of the file.
+          begun: told of what the rows are written to, before any is.
+          filled: called when all are on the disk, and the file is not in its place yet.
 
         Raises:
           StreamError: where too few or too many come, or their iterator fails.
@@ -105,8 +110,12 @@ class Arriving:
             self.begin()
             sink = create(place, overwrite=True).make(self.shape, self.dtype, None, None)
             try:
+                begun(sink)
                 self._fill_sink(sink)
-                sink.finish()
+                if filled is not None:
+                    sink.flush()
+                    filled()
+                sink.finish().close()
             except BaseException:
                 sink.close()
                 raise
