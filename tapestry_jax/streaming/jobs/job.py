@@ -177,7 +177,8 @@ class Job:
           The result in the structure of the program's: NumPy arrays, and what was stored for outputs that have sinks.
 
         Raises:
-          FormatError: where a source cannot be read or a sink cannot be written, or no state in the folder can be read.
+          FormatError: where a source cannot be read or a sink cannot be written, no state in the folder can be read, or
+            what a job that was stopped has written until then is damaged.
           StreamError: where another job holds the folder of this one, or the one in it is another one than this; where
             an iterator gives too few or too many rows, or fails, or a source is written while it is read; and inside
             of functions that JAX traces.

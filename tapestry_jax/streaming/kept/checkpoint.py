@@ -138,13 +138,7 @@ def run_kept(job: Resumable, checkpoint: Checkpoint) -> list[Any]:
             raise _gone(folder, first_line(error)) if is_finished else error from error
         with closed_on_errors(sinks):
             if before is not None and is_finished:
-                _remove_spilled(job, folder)
-                stored = _finished(sinks)
-                leaves = _result(job, before.arrays, stored, folder)
-                check_results(leaves, before.arrays, folder)
-                _check_sums(_sums(job.split, stored, leaves), before.arrays, folder)
-                forget_sinks(sinks)
-                return leaves
+                return _given_again(job, before.arrays, sinks, folder)
             known = {} if before is None else before.arrays
             begun = begun_sinks(job.split, sinks, known)
             written = Written(folder, None if before is None else known, lambda: _pause(interrupts, folder))
@@ -164,17 +158,39 @@ def run_kept(job: Resumable, checkpoint: Checkpoint) -> list[Any]:
             begin = None if before is None else thaw(job.split, runner.programs, before, folder)
             values, stored = job.run(runner, begin, keeper)
             leaves = job.leaves(values, stored)
-            held = [
-                n for n, slot in enumerate(job.split.outputs) if slot in values and not isinstance(leaves[n], Stored)
-            ]
-            arrays = {f"output/{n}": leaves[n] for n in held} | _results(leaves) | _sums(job.split, stored, leaves)
-            if last is not None and job.goes_on is not None:
-                arrays |= behind_last(job.split, last.state) | dict(job.goes_on)
             end = Position(len(job.split.passes), finished=True)
-            save(folder, Frozen(now.job, now.sources, now.sinks, end, arrays))
+            save(folder, replace(now, position=end, arrays=_arrays_of_end(job, values, stored, leaves, last)))
             forget_sinks(sinks)
             _remove_spilled(job, folder)
             return leaves
+
+
+def _given_again(
+    job: Resumable, known: Mapping[str, Array], sinks: Mapping[int, Sequence[Sink]], folder: Path
+) -> list[Any]:
+    """The result of a job that has finished."""
+    _remove_spilled(job, folder)
+    stored = _finished(sinks)
+    leaves = _result(job, known, stored, folder)
+    check_results(leaves, known, folder)
+    _check_sums(_sums(job.split, stored, leaves), known, folder)
+    forget_sinks(sinks)
+    return leaves
+
+
+def _arrays_of_end(
+    job: Resumable,
+    values: Mapping[int, Any],
+    stored: Mapping[int, Sequence[Stored]],
+    leaves: Sequence[Any],
+    last: Last | None,
+) -> dict[str, Array]:
+    """What is kept of a job that has finished."""
+    held = [n for n, slot in enumerate(job.split.outputs) if slot in values and not isinstance(leaves[n], Stored)]
+    arrays = {f"output/{n}": leaves[n] for n in held} | _results(leaves) | _sums(job.split, stored, leaves)
+    if last is not None and job.goes_on is not None:
+        arrays |= behind_last(job.split, last.state) | dict(job.goes_on)
+    return arrays
 
 
 def _in_folder(
