@@ -9,6 +9,8 @@ only by numbers that differ.
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
@@ -16,14 +18,17 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from combinators.choosing.choices import Choices, Found
+from combinators.choosing.edges import edges
 from combinators.claims.cut import Boxed, Parts, Sizes, parts_of, slices
-from combinators.claims.draws import draws, turns
+from combinators.claims.draws import draws, turns, ways_of
 from combinators.claims.fewer import asked_at
 from combinators.declared.compared import differ, rounds
-from combinators.declared.drawn import is_key
+from combinators.declared.drawn import is_key, moved
 from combinators.declared.programs import alike_but_sizes
 from combinators.declared.runnable import INTERPRETED, RaisesError, apart
 from combinators.equations.effort import Effort
+from combinators.index_space.signature import Signature
 
 # What all runs in NumPy may take, in small equations: some seconds.
 _EFFORT = 1 << 18
@@ -107,14 +112,17 @@ def _differ(kernel: Boxed, parts: Parts, way: str) -> bool | str:
       RaisesError: where none could be run.
     """
     sizes, effort, ran = parts.sizes, Effort(_EFFORT), False
-    choices = parts.choices(kernel.signature)
+    choices = parts.choices(kernel)
     run = parts.runs(way, effort, choices)
     ends, between = parts.corners[:2], parts.corners[2:]
-    for number, (arrays, move) in enumerate(draws(kernel.signature, parts, effort)):
+    asked = itertools.chain(
+        draws(kernel.signature, parts, effort), _at_edges(kernel.signature, parts, run, choices, effort)
+    )
+    for number, (arrays, move) in enumerate(asked):
         effort.begin(effort.left // _SHARES)
         try:
             whole = [run([sizes], [given]) for given in (arrays, list(map(move, arrays)))]
-            chosen, *_ = choices.taken()
+            chosen, near = choices.taken()
             if any(_corner_differs(kernel, parts, run, arrays, whole, corner, move) for corner in ends):
                 return True
             ran = True
@@ -124,12 +132,29 @@ def _differ(kernel: Boxed, parts: Parts, way: str) -> bool | str:
                 return True
             boxes = choices.taken()
             if _are_ordinary(whole[0]):
-                choices.compare(chosen, boxes)
+                choices.compare(chosen, near, boxes)
         except RaisesError:  # of these numbers nothing is known, such as of a loop that they keep going
             choices.taken()  # what was seen until then
     if not ran:
         raise RaisesError
     return False if choices.are_told else UNTOLD
+
+
+def _at_edges(
+    signature: Signature, parts: Parts, run: Any, choices: Choices, effort: Effort
+) -> Iterator[tuple[list[Any], Any]]:
+    """Operands of which what is chosen together turns, and how they are moved."""
+
+    def chosen(arrays: list[Any]) -> Found:
+        run([parts.sizes], [arrays])
+        return choices.taken()[-1]
+
+    for steps, at in () if choices.are_none else ways_of(signature, parts):
+        effort.begin(effort.left // _SHARES)
+        with contextlib.suppress(RaisesError):  # of what is raised nothing is known
+            for arrays in edges(steps, at, chosen):
+                yield arrays, moved
+        choices.taken()
 
 
 def _are_ordinary(leaves: Sequence[Any]) -> bool:

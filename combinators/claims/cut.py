@@ -10,9 +10,11 @@ from typing import Any
 
 import jax
 
-from combinators.claims.choices import Choices
+from combinators.choosing.choices import Choices
+from combinators.choosing.chosen import Cells
 from combinators.claims.running import runner
 from combinators.declared.compared import rounds, tolerances
+from combinators.declared.flow import OTHER, Flow
 from combinators.declared.runnable import ways
 from combinators.equations.effort import Effort
 from combinators.frozen import dataclass
@@ -40,6 +42,7 @@ class Boxed:
       merge: two states, the left one first, to one; None where no cut dimension is folded.
       show: what the kernel gives, merged, to what is compared.
       at: gives the closed jaxpr of the kernel on blocks of some sizes; None where it does not take them.
+      compares: whether what it compares is a choice of somebody else's code, where cells are folded.
     """
 
     signature: Signature
@@ -48,6 +51,7 @@ class Boxed:
     merge: Callable[[list[Any], list[Any]], list[Any]] | None
     show: Callable[[list[Any]], list[Any]]
     at: Callable[[Sizes], Any]
+    compares: bool = True
 
 
 def plain(signature: Signature) -> set[str]:
@@ -123,16 +127,12 @@ class Parts:
         """How all of it can be run."""
         return ways([*self.programs.values(), *self.joined.values()], self.share)
 
-    def choices(self, signature: Signature) -> Choices:
+    def choices(self, kernel: Boxed) -> Choices:
         """What cells that are cut choose together; a coordinate is in each box what it is in the whole."""
         cut = frozenset(dim for dim, size in self.sizes.items() if self.box[dim] != size)
-        made_of = [
-            cut.intersection(name for axis in operand.axes for name in axis.names)
-            if operand.coordinate is None
-            else frozenset[str]()
-            for operand in signature.operands
-        ]
-        return Choices(self.programs, list(self.sizes), made_of)
+        folds = cut - frozenset(self.mapped) if kernel.compares else frozenset[str]()
+        made_of = [_cells(operand, cut, folds) for operand in kernel.signature.operands]
+        return Choices(self.programs, list(self.sizes), made_of, folds)
 
     def runs(
         self, way: str, effort: Effort, choices: Choices | None = None
@@ -151,6 +151,15 @@ class Parts:
             return joins[len(states)](list(itertools.chain(*states))) if joins else states[0]
 
         return run
+
+
+def _cells(operand: Operand, cut: frozenset[str], folds: frozenset[str]) -> Cells:
+    """Of which cells an operand is made; of composed axes it is not known how."""
+    if operand.coordinate is not None:
+        return Cells(frozenset(), Flow((None,)))
+    dims = cut.intersection(name for axis in operand.axes for name in axis.names)
+    axes = [OTHER if axis.name is None else axis.name if axis.name in folds else None for axis in operand.axes]
+    return Cells(dims, Flow(tuple(axes), lost=folds.intersection(dims) - {*axes}))
 
 
 def parts_of(kernel: Boxed, sizes: Sizes, box: Sizes, share: float = 1) -> Parts | None:

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
 from combinators.claims.cut import Parts
-from combinators.declared.drawn import drawn, moved, planted, scaled, stay, streaked, tied
+from combinators.declared.drawn import about, drawn, moved, planted, scaled, shifted, stay, streaked, tied
 from combinators.declared.preconditions import looks_for_infinities
 from combinators.declared.runnable import cells_of
 from combinators.equations.effort import Effort
+from combinators.equations.evaluate import COMPARISONS
 from combinators.index_space.signature import Signature
 from combinators.kernels.elementwise import CALLS
 from combinators.kernels.jaxprs import is_literal, programs_inside
@@ -33,6 +35,12 @@ _OFTEN, _CHEAP = 20, 1 << 15
 # Where data decide what is done next, box and whole take the same way of most numbers.
 _TURNING, _OFTENER = ("cond", "while"), 80
 _OWN_SCALES, _BESIDE = (1, 30, 1 / 30), 5
+# Of so many numbers that something is compared with, cells before some place and behind it lie below (-1), at (0) or
+# above (1) it, or anywhere.
+_COMPARED, _ABOUT = 4, 3
+_SIDES = ((-1, 1), (1, -1), (None, 1), (1, None), (None, -1), (-1, None), (0, None), (None, 0))
+# So often numbers are drawn that grow, by powers of ten, and by what is added.
+_WAYS, _POWERS, _SHIFTS = 3, range(-3, 5), range(-3, 4)
 # About as many numbers are drawn while Python looks at one equation.
 _NUMBERS = 1024
 # What is another number wherever an operand is.
@@ -93,6 +101,55 @@ def draws(signature: Signature, parts: Parts, effort: Effort) -> Iterator[tuple[
         # What looks for one among all cells finds it in one box alone.
         for arrays, number in itertools.product(drawn(signature, program, sizes, 2 * turning), numbers):
             yield changed(planted, arrays, number, math.inf), moved
+    if turning or parts.joined:
+        yield from _about_numbers(signature, parts, changed)
+
+
+def _about_numbers(
+    signature: Signature, parts: Parts, changed: Callable[..., list[Any]]
+) -> Iterator[tuple[list[Any], Move]]:
+    """Operands on both sides of each number that something is compared with, of which others would hardly tell."""
+    program = parts.programs[tuple(parts.sizes.values())]
+    numbers = itertools.islice(sorted(set(_compared_with(program))), _COMPARED)
+    rng = np.random.default_rng(0)
+    for number, sides in itertools.product(numbers, _SIDES):
+        for arrays in drawn(signature, program, parts.sizes, _ABOUT):
+            # Cells on one side of it along one axis, and on one side along another.
+            beside = _SIDES[rng.integers(len(_SIDES))] if rng.integers(2) else (None, None)
+            found = changed(about, changed(about, arrays, number, beside, rng), number, sides, rng)
+            # Moved by a little, what was at it is so no longer.
+            yield found, _unmoved if 0 in (*sides, *beside) else moved
+
+
+def _compared_with(program: Any) -> Iterator[float]:
+    for equation in getattr(program, "jaxpr", program).eqns:
+        for atom in equation.invars if equation.primitive.name in COMPARISONS else ():
+            if is_literal(atom) and np.ndim(atom.val) == 0 and np.isrealobj(atom.val):
+                yield float(atom.val)
+        for inner in programs_inside(equation):
+            yield from _compared_with(inner)
+
+
+Way = tuple[Sequence[float], Callable[[float], list[Any]]]
+"""Some steps, and what gives operands at each of them and between."""
+
+
+def ways_of(signature: Signature, parts: Parts) -> Iterator[Way]:
+    """Operands that grow from small to large, or from below zero to above it: all of them, then each alone."""
+    program, rng = parts.programs[tuple(parts.sizes.values())], np.random.default_rng(0)
+    fixed = stay(signature, program)
+    free = [number for number, still in enumerate(fixed) if not still]
+    for which in (free, *([[number] for number in free] if len(free) > 1 else [])):
+        for number, arrays in enumerate(drawn(signature, program, parts.sizes, _WAYS)):
+            streaks = [streaked(each, rng) if number % 2 and at in free else each for at, each in enumerate(arrays)]
+            yield _POWERS, partial(_changed, streaks, frozenset(which), lambda each, step: scaled(each, 10.0**step))
+            yield _SHIFTS, partial(_changed, streaks, frozenset(which), shifted)
+
+
+def _changed(
+    arrays: Sequence[Any], which: Collection[int], change: Callable[[Any, float], Any], step: float
+) -> list[Any]:
+    return [change(array, step) if number in which else array for number, array in enumerate(arrays)]
 
 
 def _unmoved(array: Any, way: int = 0) -> Any:

@@ -52,7 +52,20 @@ def takes_cells(kernel: Any) -> bool:
     Then it cannot learn how many cells there are, nor meet two of them.
     """
     found = reached(kernel, "kernel")
-    return not _holds_code_of_blocks(kernel) and found.is_whole and not _maps_itself(found)
+    return not takes_blocks(kernel) and found.is_whole and not _maps_itself(found)
+
+
+def takes_blocks(kernel: Any) -> bool:
+    """Whether something that is given a block of cells was written outside of JAX, NumPy and this library."""
+    if isinstance(kernel, partial):
+        return any(map(takes_blocks, (kernel.func, *kernel.args, *kernel.keywords.values())))
+    if isinstance(kernel, (tuple, list)):
+        return any(map(takes_blocks, cast("Sequence[Any]", kernel)))
+    if dataclasses.is_dataclass(kernel) and not isinstance(kernel, type) and is_ours(type(kernel).__module__):
+        cells = _OF_CELLS | frozenset(getattr(kernel, "of_cells", ()))
+        names = [field.name for field in dataclasses.fields(kernel) if field.name not in cells]
+        return any(takes_blocks(getattr(kernel, name)) for name in names)
+    return holds_own_code(kernel) or _runs_others(kernel)
 
 
 def _own_code(found: Reached) -> list[CodeType]:
@@ -71,19 +84,6 @@ def _maps_itself(found: Reached) -> bool:
         or any(isinstance(each, (type, FunctionType)) and each.__name__ in _BATCHING for each in values)
         or any(map(_names_batching, _own_code(found)))
     )
-
-
-def _holds_code_of_blocks(kernel: Any) -> bool:
-    """Whether something that is given a block of cells was written outside of JAX, NumPy and this library."""
-    if isinstance(kernel, partial):
-        return any(map(_holds_code_of_blocks, (kernel.func, *kernel.args, *kernel.keywords.values())))
-    if isinstance(kernel, (tuple, list)):
-        return any(map(_holds_code_of_blocks, cast("Sequence[Any]", kernel)))
-    if dataclasses.is_dataclass(kernel) and not isinstance(kernel, type) and is_ours(type(kernel).__module__):
-        cells = _OF_CELLS | frozenset(getattr(kernel, "of_cells", ()))
-        names = [field.name for field in dataclasses.fields(kernel) if field.name not in cells]
-        return any(_holds_code_of_blocks(getattr(kernel, name)) for name in names)
-    return holds_own_code(kernel) or _runs_others(kernel)
 
 
 def _names_batching(code: CodeType) -> bool:

@@ -83,6 +83,13 @@ def scaled(array: Any, factor: float) -> Any:
     return (array * factor).astype(array.dtype)
 
 
+def shifted(array: Any, step: float) -> Any:
+    """Floats to which something is added, of any size from a step of -3 to one of 3; all else as it is."""
+    if not jnp.issubdtype(array.dtype, jnp.inexact):
+        return array
+    return (array + math.copysign(10.0 ** abs(step) - 1, step)).astype(array.dtype)
+
+
 def streaked(array: Any, rng: np.random.Generator) -> Any:
     """Along each axis cells of a scale of their own, and along some of a sign, so that parts are unlike each other.
 
@@ -122,6 +129,38 @@ def planted(array: Any, number: float, share: float = 4) -> Any:
     changed = array.copy().reshape(-1)
     changed[places] = number
     return changed.reshape(array.shape)
+
+
+def about(array: Any, number: float, sides: Sequence[int | None], rng: np.random.Generator) -> Any:
+    """Cells on some sides of a number: those before some place along an axis on the first, those behind on the second.
+
+    Args:
+      array: what is changed; truths and keys are not.
+      number: of any dtype; it may be infinite.
+      sides: -1 for below, 0 for at, 1 for above, and None for cells as they are.
+      rng: of the places and of how far cells are from the number.
+    """
+    if is_key(array.dtype) or array.dtype == bool or not array.size or not array.ndim:
+        return array
+    axis = int(rng.integers(array.ndim))
+    place = int(rng.integers(1, max(array.shape[axis], 2)))
+    behind = (np.arange(array.shape[axis]) >= place).reshape([-1 if each == axis else 1 for each in range(array.ndim)])
+    is_float = jnp.issubdtype(array.dtype, jnp.inexact)
+    farthest = max(1.0, abs(number)) * 10.0 ** rng.uniform(-3, 0)
+    far = farthest * rng.uniform(0.01, 1, array.shape) if is_float else rng.integers(1, 3, array.shape)
+    for side, cells in zip(sides, (~behind, behind), strict=True):
+        if side is not None:
+            array = np.where(cells, _within(number + side * far if side else number, array.dtype), array)
+    return array
+
+
+def _within(numbers: Any, dtype: Any) -> Any:
+    """Numbers of a dtype, the nearest ones where it has no such."""
+    if jnp.issubdtype(dtype, jnp.inexact):
+        return np.asarray(numbers).astype(dtype)
+    limits = jnp.iinfo(dtype)
+    least, most = max(limits.min, -_NO_PLACE), min(limits.max, _NO_PLACE)
+    return np.clip(np.nan_to_num(np.floor(numbers)), least, most).astype(dtype)
 
 
 def stay(signature: Signature, program: Any) -> list[bool]:

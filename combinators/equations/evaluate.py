@@ -21,9 +21,13 @@ from combinators.kernels.jaxprs import is_literal, scan_parts
 Run = Callable[[Sequence[Any]], list[Any]]
 """From arrays to arrays."""
 
-Watch = Callable[[Any, int, Callable[[], float] | None], None]
-"""Told of each `cond` and `while` that is run: the equation, which branch it took, or how often it turned; and of a
-loop what gives by how much of themselves one turn more changes its floats, zero where it changes nothing at all."""
+COMPARISONS = frozenset(("eq", "ge", "gt", "le", "lt", "ne"))
+"""What makes truths of numbers, by which data choose without a `cond`."""
+
+Watch = Callable[[Any, Any, Callable[[], float] | None], None]
+"""Told of each `cond`, `while` and comparison that is run: the equation, which branch it took, how often it turned, or
+what was true; and of a loop what gives by how much of themselves one turn more changes its floats, zero where it
+changes nothing at all."""
 
 _LITTLE = 1e-30
 
@@ -91,8 +95,16 @@ def _equation(equation: Any, effort: Effort | None, watch: Watch | None) -> Run:
         return lambda operands: []
     if name == PURE:
         return partial(call_back, equation)
+    if watch is not None and name in COMPARISONS:
+        return partial(_compare, equation, watch)
     control = CONTROL.get(name)
     return partial(run_primitive, equation) if control is None else control(equation, effort, watch)
+
+
+def _compare(equation: Any, watch: Watch, operands: Sequence[Any]) -> list[Any]:
+    found = run_primitive(equation, operands)
+    watch(equation, found[0], None)
+    return found
 
 
 def _call(equation: Any, effort: Effort | None, watch: Watch | None) -> Run:

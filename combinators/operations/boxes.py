@@ -294,6 +294,7 @@ def _asked(shaped: Shaped, kernel: Callable[..., Any], types: Sequence[Struct], 
 def _boxed(shaped: Shaped, kernel: Callable[..., Any], types: Sequence[Struct], is_state: bool) -> Boxed:
     # Here, not at the top: see above.
     from combinators.claims.cut import Boxed
+    from combinators.claims.provenance import takes_blocks
 
     pairs = zip(shaped.signature.operands, types, strict=True)
     arrays = [each for operand, each in pairs if operand.coordinate is None]
@@ -312,7 +313,9 @@ def _boxed(shaped: Shaped, kernel: Callable[..., Any], types: Sequence[Struct], 
         return Boxed(shaped.signature, shaped.sizes, carrier, None, list, at)
     assert operation.monoid is not None
     merge = partial(combine_blocks, operation.monoid, shaped.state_tree, carrier)
-    return Boxed(shaped.signature, shaped.sizes, shaped.result_axes, merge, partial(present, shaped), at)
+    return Boxed(
+        shaped.signature, shaped.sizes, shaped.result_axes, merge, partial(present, shaped), at, takes_blocks(kernel)
+    )
 
 
 def settles(shaped: Shaped, types: Sequence[Struct], sizes: Mapping[str, int]) -> bool:

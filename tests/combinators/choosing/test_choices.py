@@ -10,30 +10,33 @@ import numpy as np
 import pytest
 from jax import lax
 
-from combinators.claims.choices import Choices
+from combinators.choosing.choices import Choices, is_other
+from combinators.choosing.chosen import Cells
+from combinators.declared.flow import Flow
 from combinators.equations.evaluate import evaluator
 
 WHOLE, BOX = 8, 4
 CUT, KEPT = frozenset("a"), frozenset[str]()
 
 
-def asked(function: Any, operands: list[Any], *draws: list[Any], whole: int = WHOLE) -> Choices:
+def asked(function: Any, operands: list[Any], *draws: list[Any], folds: bool = False) -> Choices:
     """What a function chooses of arrays, whole and in a first and a last box."""
 
     def at(size: int) -> Any:
         structs = [jax.ShapeDtypeStruct((size,) if dims else (), jnp.float32) for dims in operands]
         return jax.make_jaxpr(function)(*structs)
 
-    programs = {(size,): at(size) for size in (whole, BOX)}
-    choices = Choices(programs, ["a"], operands)
+    programs = {(size,): at(size) for size in (WHOLE, BOX)}
+    made_of = [Cells(dims, Flow(("a" if dims and folds else None,) if dims else ())) for dims in operands]
+    choices = Choices(programs, ["a"], made_of, CUT if folds else KEPT)
     runs = {size: evaluator(program, None, choices.watch) for (size,), program in programs.items()}
     for arrays in draws:
-        parts = [[array[low : low + BOX] if np.ndim(array) else array for array in arrays] for low in (0, whole - BOX)]
-        for size, block in ((whole, arrays), (BOX, parts[0]), (BOX, parts[1])):
+        parts = [[array[low : low + BOX] if np.ndim(array) else array for array in arrays] for low in (0, WHOLE - BOX)]
+        for size, block in ((WHOLE, arrays), (BOX, parts[0]), (BOX, parts[1])):
             choices.begin()
             runs[size](block)
         chosen, *boxes = choices.taken()
-        choices.compare(chosen, boxes)
+        choices.compare(chosen, chosen, boxes)
     return choices
 
 
@@ -158,7 +161,12 @@ def test_a_program_that_is_called_twice_chooses_by_the_cells_of_both_calls() -> 
         return jax.make_jaxpr(lambda x, y: called(x.sum(1)) + called(y))(np.ones((rows, cols)), np.ones(rows))
 
     def choices(*operands: frozenset[str]) -> Choices:
-        return Choices({sizes: at(*sizes) for sizes in ((8, 6), (4, 3))}, ["a", "b"], operands)
+        return Choices(
+            {sizes: at(*sizes) for sizes in ((8, 6), (4, 3))},
+            ["a", "b"],
+            [Cells(dims, Flow(())) for dims in operands],
+            KEPT,
+        )
 
     assert choices(CUT, CUT).are_told
     # Each row of both, and of one all columns together.
@@ -192,3 +200,44 @@ def test_programs_that_choose_in_other_places_are_compared_too() -> None:
     assert not asked(by_size, [CUT], POSITIVE, POSITIVE, POSITIVE).are_told
     assert not asked(by_size, [CUT], NEGATIVE, NEGATIVE, NEGATIVE).are_told
     assert asked(by_size, [CUT], BOTH, OTHERS, BOTH).are_told
+
+
+FOLDS: dict[str, Any] = {
+    "of what is folded": lambda x: jnp.where(x.max() > 0, x.max(), -x.max()),
+    "spread over cells again": lambda x: jnp.where(jnp.broadcast_to(x.max(), x.shape) > 0, x, -x).max(),
+    "of one cell": lambda x: jnp.where(x[0] > 0, x.max(), -x.max()),
+    "in a loop": lambda x: lax.scan(lambda c, v: (jnp.where(c > 0, c, jnp.maximum(c, v)), None), x.max() - 1, x)[0],
+    "by what it multiplies": lambda x: x.max() * (x.sum() > 0),
+}
+BY_CELLS: dict[str, Any] = {
+    "of each cell": lambda x: jnp.where(x > 0, x, -x).sum(),
+    "of each in its turn": lambda x: lax.scan(lambda c, v: (c + jnp.where(v > 0, v, 0), None), 0.0, x)[0],
+    "of places, which are none below zero": lambda x: x[jnp.argmax(x)],
+    "of places along rows": lambda x: jnp.take_along_axis(x[None], jnp.argmax(x)[None, None], 1)[0, 0],
+    "of places in order": lambda x: x[jnp.argsort(x)][-1],
+}
+
+
+@pytest.mark.parametrize("name", FOLDS)
+def test_a_fold_that_compares_what_it_has_folded_chooses(name: str) -> None:
+    assert not asked(FOLDS[name], [CUT], POSITIVE, POSITIVE, POSITIVE, folds=True).are_told
+    assert asked(FOLDS[name], [CUT], *[BOTH, OTHERS] * 3, folds=True).are_told
+    # Of what is mapped the program tells whether it mixes cells.
+    assert asked(FOLDS[name], [CUT], POSITIVE).are_told
+
+
+@pytest.mark.parametrize("name", BY_CELLS)
+def test_a_fold_that_chooses_for_each_cell_needs_no_numbers(name: str) -> None:
+    assert asked(BY_CELLS[name], [CUT], POSITIVE, folds=True).are_told
+
+
+def test_of_fewer_rows_another_choice_is_one_that_no_row_has() -> None:
+    whole = np.asarray([True, False, True])
+    assert not is_other(whole[:1], whole, maps=True) and not is_other(whole[:2], whole, maps=True)
+    assert is_other(np.asarray([False]), np.asarray([True, True]), maps=True)
+    assert is_other(whole[::-1] ^ True, whole, maps=True)
+
+
+def test_of_fewer_cells_that_are_folded_one_that_some_lack_is_another() -> None:
+    whole = np.asarray([True, False, True])
+    assert is_other(whole[:1], whole, maps=False) and not is_other(whole[:2], whole, maps=False)

@@ -1,0 +1,141 @@
+"""Where cells that are cut choose together in a program: at each `cond`, `while`, and where a fold compares.
+
+A loop that ends when all rows are small, and `jnp.where(x.max(0) > 3, ...)` of what has been folded, are such choices;
+`jnp.where(x > 3, ...)` is one of each cell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+from combinators.choosing.bounds import ANY, Bounds, bounds_of, bounds_of_number, is_decided
+from combinators.declared.flow import Flow
+from combinators.declared.followed import of_constant, step
+from combinators.equations.evaluate import COMPARISONS
+from combinators.frozen import dataclass
+from combinators.kernels.elementwise import CALLS
+from combinators.kernels.jaxprs import is_literal, programs_inside, scan_parts
+
+Dims: TypeAlias = "frozenset[str]"
+"""The dimensions of cells that a value is made of, among those that are cut."""
+
+_NONE: Dims = frozenset()
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Of which cells a value is made.
+
+    Attributes:
+      dims: the dimensions of those that are cut.
+      flow: how those have entered that are folded.
+      bounds: between which numbers it lies, if it is a whole one.
+    """
+
+    dims: Dims
+    flow: Flow
+    bounds: Bounds = ANY
+
+    @property
+    def meet(self) -> bool:
+        """Whether cells that are folded may have met in each number of it."""
+        return bool(self.flow.reads or self.flow.picked or self.flow.lost)
+
+
+class Chosen:
+    """Follows a program to the equations at which cells that are cut choose."""
+
+    def __init__(self, folds: Dims, found: dict[int, tuple[Any, Dims]] | None = None) -> None:
+        self._folds = folds
+        self._found = {} if found is None else found
+
+    def of(self, program: Any, operands: Sequence[Cells]) -> list[tuple[Any, Dims]]:
+        """These equations of a closed jaxpr, each once, with the cells that choose."""
+        self._follow(program, operands)
+        return list(self._found.values())
+
+    def _follow(self, program: Any, given: Sequence[Cells]) -> list[Cells]:
+        jaxpr, constants = getattr(program, "jaxpr", program), getattr(program, "consts", ())
+        known = dict(zip(jaxpr.invars, given, strict=True))
+        known.update(
+            (each, Cells(_NONE, of_constant(value))) for each, value in zip(jaxpr.constvars, constants, strict=False)
+        )
+
+        def made_of(atom: Any) -> Cells:
+            nothing = Flow((None,) * len(_shape(atom)))
+            if is_literal(atom):
+                return Cells(_NONE, nothing, bounds_of_number(atom.val))
+            return known.get(atom) or Cells(_NONE, nothing)
+
+        for equation in jaxpr.eqns:
+            made = self._step(equation, list(map(made_of, equation.invars)))
+            known.update(zip(equation.outvars, made, strict=True))
+        return list(map(made_of, jaxpr.outvars))
+
+    def _step(self, equation: Any, given: list[Cells]) -> list[Cells]:
+        name, params, inner = equation.primitive.name, equation.params, list(programs_inside(equation))
+        if name == "cond":
+            branches = [self._follow(branch, given[1:]) for branch in params["branches"]]
+            self._note(equation, given[0].dims)
+            return self._unknown(equation.outvars, [_dims((given[0], *each)) for each in zip(*branches, strict=True)])
+        if name == "while":
+            asked, fixed = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
+            carry = self._carried(params["body_jaxpr"], given[asked:fixed], given[fixed:], [])
+            # What is compared to end a loop is told by how often it turns.
+            turning = Chosen(_NONE, self._found)
+            chooses = turning._follow(params["cond_jaxpr"], [*given[:asked], *carry])[0].dims
+            self._note(equation, chooses)
+            return self._unknown(equation.outvars, [chooses | each.dims for each in carry])
+        if name == "scan":
+            fixed, carries = scan_parts(equation)
+            last, body = fixed + carries, params["jaxpr"]
+            # A turn is given the cells at one place, each by itself.
+            slices = [replace(each, flow=each.flow.along(each.flow.axes[1:]), bounds=ANY) for each in given[last:]]
+            carry = self._carried(body, given[:fixed], given[fixed:last], slices)
+            made = [*carry, *self._follow(body, [*given[:fixed], *carry, *slices])[carries:]]
+            return self._unknown(equation.outvars, [each.dims for each in made])
+        if name in CALLS and inner and len(getattr(inner[0], "jaxpr", inner[0]).invars) == len(given):
+            return self._follow(inner[0], given)
+        # What else holds programs, such as a kernel of Pallas, is run by itself, and cannot be watched.
+        dims, bounds = _dims(given), [each.bounds for each in given]
+        folded = self._folds & dims
+        flows = (
+            step(equation, [each.flow for each in given], self._folds, {})
+            if folded
+            else [Flow((None,) * len(_shape(out))) for out in equation.outvars]
+        )
+        made = [Cells(dims, *each) for each in zip(flows, bounds_of(equation, bounds), strict=True)]
+        if name in COMPARISONS and made[0].meet and not is_decided(equation, bounds):
+            self._note(equation, folded)
+        return made
+
+    def _carried(self, body: Any, fixed: list[Cells], carry: list[Cells], slices: list[Cells]) -> list[Cells]:
+        """What a loop carries: what one turn makes of cells that are cut the next one takes."""
+        variables = getattr(body, "jaxpr", body).invars[len(fixed) :][: len(carry)]
+        carry = self._unknown(variables, [each.dims for each in carry])
+        after = self._follow(body, [*fixed, *carry, *slices])[: len(carry)]
+        grown = self._unknown(variables, list(map(_dims, zip(carry, after, strict=True))))
+        return carry if grown == carry else self._carried(body, fixed, grown, slices)
+
+    def _unknown(self, variables: Sequence[Any], dims: Sequence[Dims]) -> list[Cells]:
+        """Values of which it is not known how cells that are folded have entered."""
+        return [
+            Cells(each, Flow((None,) * len(_shape(variable)), lost=each & self._folds))
+            for variable, each in zip(variables, dims, strict=True)
+        ]
+
+    def _note(self, equation: Any, chooses: Dims) -> None:
+        if chooses:
+            # A program that is called in two places is one and the same there.
+            _, before = self._found.get(id(equation), (equation, _NONE))
+            self._found[id(equation)] = equation, before | chooses
+
+
+def _dims(values: Sequence[Cells]) -> Dims:
+    return _NONE.union(*(each.dims for each in values))
+
+
+def _shape(atom: Any) -> tuple[int, ...]:
+    return getattr(atom.aval, "shape", ())

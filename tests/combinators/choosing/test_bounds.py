@@ -1,0 +1,77 @@
+"""Between which whole numbers lie what a program makes, whatever it is given: held against what it gives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from combinators.choosing.bounds import ANY, bounds_of, bounds_of_number, is_decided
+from combinators.kernels.jaxprs import is_literal
+
+PROGRAMS: dict[str, tuple[Any, tuple[int, int]]] = {
+    "places": (lambda x: jax.lax.argmax(x, 0, jnp.int32), (0, 6)),
+    "in order": (lambda x: jax.lax.sort((x, jnp.arange(7)), num_keys=1)[1], (0, 6)),
+    "of the largest": (lambda x: jax.lax.top_k(x, 3)[1], (0, 6)),
+    "counts": (lambda x: (x > 0).astype(jnp.int32).sum(), (0, 7)),
+    "running counts": (lambda x: jax.lax.cumsum((x > 0).astype(jnp.int32)), (0, 7)),
+    "less counts": (lambda x: (x > 0).astype(jnp.int32).sum() - (x > 1).astype(jnp.int32).sum(), (-7, 7)),
+    "one of two": (lambda x: jnp.concatenate([jnp.arange(3), 9 + (x > 0).astype(jnp.int32)]), (0, 10)),
+    "no more than": (lambda x: jax.lax.min((x > 0).astype(jnp.int32).sum(), 3), (0, 3)),
+    "at least": (lambda x: jax.lax.max((x > 0).astype(jnp.int32).sum(), 3), (3, 7)),
+    "of few bits": (lambda x: (x > 0).astype(jnp.int8).sum(dtype=jnp.int8) + jnp.int8(100), (100, 107)),
+    "beyond them": (lambda x: (x > 0).astype(jnp.int8).sum(dtype=jnp.int8) + jnp.int8(124), (-128, 127)),
+    "truths": (lambda x: jnp.isfinite(x), (0, 1)),
+}
+
+
+def found(program: Any) -> Any:
+    known: dict[Any, Any] = {}
+
+    def of(atom: Any) -> Any:
+        return bounds_of_number(atom.val) if is_literal(atom) else known.get(atom, ANY)
+
+    for equation in program.jaxpr.eqns:
+        inner = equation.params.get("jaxpr")
+        given = [of(each) for each in equation.invars]
+        known.update(zip(equation.outvars, [found(inner)] if inner else bounds_of(equation, given), strict=True))
+    return of(program.jaxpr.outvars[0])
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_whole_numbers_lie_between_their_bounds(name: str) -> None:
+    function, bounds = PROGRAMS[name]
+    arrays = [np.asarray(rows, np.float32) for rows in (range(-3, 4), range(3, -4, -1), [1] * 7, [-1] * 7, [0] * 7)]
+    assert found(jax.make_jaxpr(function)(arrays[0])) == bounds
+    for array in arrays:
+        assert bounds[0] <= int(np.min(function(array))) <= int(np.max(function(array))) <= bounds[1]
+
+
+def test_of_floats_nothing_is_known() -> None:
+    assert found(jax.make_jaxpr(lambda x: x * 0)(np.ones(3, np.float32))) == ANY
+    assert bounds_of_number(2.5) == ANY
+    # The greatest of no cells is none among them.
+    assert found(jax.make_jaxpr(lambda x: jax.lax.reduce_max_p.bind(x, axes=(0,)))(np.ones(0, np.int32)))[0] < 0
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "decided"),
+    [
+        ("lt", ((0, 6), (0, 0)), True),
+        ("lt", ((-1, 6), (0, 0)), False),
+        ("ge", ((0, 6), (0, 0)), True),
+        ("gt", ((0, 6), (6, 6)), True),
+        ("gt", ((0, 6), (5, 5)), False),
+        ("le", ((0, 6), (6, 9)), True),
+        ("eq", ((0, 6), (7, 9)), True),
+        ("ne", ((0, 6), (6, 9)), False),
+        ("eq", (ANY, (6, 9)), False),
+    ],
+)
+def test_what_follows_from_bounds_is_no_choice(name: str, given: Any, decided: bool) -> None:
+    compares = {"lt": jnp.less, "ge": jnp.greater_equal, "gt": jnp.greater, "le": jnp.less_equal, "eq": jnp.equal}
+    program = jax.make_jaxpr({**compares, "ne": jnp.not_equal}[name])(np.int32(1), np.int32(2))
+    assert is_decided(program.jaxpr.eqns[0], given) is decided
