@@ -27,21 +27,22 @@ Found: TypeAlias = "Mapping[int, list[tuple[Any, float]]]"
 """Of one run, by the place of a choice: what was chosen, and by how much a turn more would change that."""
 Sizes: TypeAlias = "tuple[int, ...]"
 
+UNTOLD = "untold"
+"""What is said of boxes where data choose alike of box and whole, whatever is drawn."""
+
 
 class Choices:
     """What cells that are cut choose together, in the programs of a kernel.
 
     Args:
-      programs: closed jaxprs, by the sizes of what they take.
+      programs: closed jaxprs, by the sizes of what they take, each with the cells that its operands are made of.
       dims: in the order of those sizes.
-      operands: of each operand, of which cells it is made.
       folds: the dimensions of cells that are folded, among those that are cut.
     """
 
-    def __init__(
-        self, programs: Mapping[Sizes, Any], dims: Sequence[str], operands: Sequence[Cells], folds: Dims
-    ) -> None:
-        found = {sizes: Chosen(folds).of(program, operands) for sizes, program in programs.items()}
+    def __init__(self, programs: Mapping[Sizes, tuple[Any, Sequence[Cells]]], dims: Sequence[str], folds: Dims) -> None:
+        cut = frozenset[str]().union(*(each.dims for _, operands in programs.values() for each in operands))
+        found = {sizes: Chosen(cut, folds).of(*program) for sizes, program in programs.items()}
         sizes = {each: dict(zip(dims, each, strict=True)) for each in found}
         alike = len({len(each) for each in found.values()}) == 1
         together = [
@@ -50,7 +51,7 @@ class Choices:
             or any(each[place][0].primitive.name in COMPARISONS for each in found.values())
             for place in range(max(map(len, found.values())))
         ]
-        self._maps = any(each.dims - folds for each in operands)
+        self._maps = bool(cut - folds)
         # Programs that choose in other places are held to each other in what they choose at all.
         self._places = {
             id(equation): place if alike else 0

@@ -7,11 +7,10 @@ A loop that ends when all rows are small, and `jnp.where(x.max(0) > 3, ...)` of 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, TypeAlias
 
 from combinators.choosing.bounds import ANY, Bounds, bounds_of, bounds_of_number, is_decided
-from combinators.declared.flow import Flow
+from combinators.declared.flow import Flow, dims_of
 from combinators.declared.followed import of_constant, step
 from combinators.equations.evaluate import COMPARISONS
 from combinators.frozen import dataclass
@@ -30,7 +29,7 @@ class Cells:
 
     Attributes:
       dims: the dimensions of those that are cut.
-      flow: how those have entered that are folded.
+      flow: how those have entered.
       bounds: between which numbers it lies, if it is a whole one.
     """
 
@@ -39,16 +38,21 @@ class Cells:
     bounds: Bounds = ANY
 
     @property
-    def meet(self) -> bool:
-        """Whether cells that are folded may have met in each number of it."""
-        return bool(self.flow.reads or self.flow.picked or self.flow.lost)
+    def met(self) -> Dims:
+        """The dimensions of which several cells may have met in one number of it."""
+        return self.flow.lost.union(self.flow.reads, self.flow.picked)
 
 
 class Chosen:
-    """Follows a program to the equations at which cells that are cut choose."""
+    """Follows a program to the equations at which cells that are cut choose.
 
-    def __init__(self, folds: Dims, found: dict[int, tuple[Any, Dims]] | None = None) -> None:
-        self._folds = folds
+    Args:
+      cut: the dimensions of these cells.
+      folds: those of them that are folded.
+    """
+
+    def __init__(self, cut: Dims, folds: Dims, found: dict[int, tuple[Any, Dims]] | None = None) -> None:
+        self._cut, self._folds = cut, folds
         self._found = {} if found is None else found
 
     def of(self, program: Any, operands: Sequence[Cells]) -> list[tuple[Any, Dims]]:
@@ -84,7 +88,7 @@ class Chosen:
             asked, fixed = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
             carry = self._carried(params["body_jaxpr"], given[asked:fixed], given[fixed:], [])
             # What is compared to end a loop is told by how often it turns.
-            turning = Chosen(_NONE, self._found)
+            turning = Chosen(self._cut, _NONE, self._found)
             chooses = turning._follow(params["cond_jaxpr"], [*given[:asked], *carry])[0].dims
             self._note(equation, chooses)
             return self._unknown(equation.outvars, [chooses | each.dims for each in carry])
@@ -92,7 +96,7 @@ class Chosen:
             fixed, carries = scan_parts(equation)
             last, body = fixed + carries, params["jaxpr"]
             # A turn is given the cells at one place, each by itself.
-            slices = [replace(each, flow=each.flow.along(each.flow.axes[1:]), bounds=ANY) for each in given[last:]]
+            slices = list(map(_slice, given[last:]))
             carry = self._carried(body, given[:fixed], given[fixed:last], slices)
             made = [*carry, *self._follow(body, [*given[:fixed], *carry, *slices])[carries:]]
             return self._unknown(equation.outvars, [each.dims for each in made])
@@ -100,15 +104,14 @@ class Chosen:
             return self._follow(inner[0], given)
         # What else holds programs, such as a kernel of Pallas, is run by itself, and cannot be watched.
         dims, bounds = _dims(given), [each.bounds for each in given]
-        folded = self._folds & dims
         flows = (
-            step(equation, [each.flow for each in given], self._folds, {})
-            if folded
+            step(equation, [each.flow for each in given], self._cut, {})
+            if dims
             else [Flow((None,) * len(_shape(out))) for out in equation.outvars]
         )
         made = [Cells(dims, *each) for each in zip(flows, bounds_of(equation, bounds), strict=True)]
-        if name in COMPARISONS and made[0].meet and not is_decided(equation, bounds):
-            self._note(equation, folded)
+        if name in COMPARISONS and not is_decided(equation, bounds):
+            self._note(equation, dims & self._folds if made[0].met & self._folds else _NONE)
         return made
 
     def _carried(self, body: Any, fixed: list[Cells], carry: list[Cells], slices: list[Cells]) -> list[Cells]:
@@ -120,9 +123,9 @@ class Chosen:
         return carry if grown == carry else self._carried(body, fixed, grown, slices)
 
     def _unknown(self, variables: Sequence[Any], dims: Sequence[Dims]) -> list[Cells]:
-        """Values of which it is not known how cells that are folded have entered."""
+        """Values of which it is not known how cells have entered."""
         return [
-            Cells(each, Flow((None,) * len(_shape(variable)), lost=each & self._folds))
+            Cells(each, Flow((None,) * len(_shape(variable)), lost=each & self._cut))
             for variable, each in zip(variables, dims, strict=True)
         ]
 
@@ -131,6 +134,12 @@ class Chosen:
             # A program that is called in two places is one and the same there.
             _, before = self._found.get(id(equation), (equation, _NONE))
             self._found[id(equation)] = equation, before | chooses
+
+
+def _slice(cells: Cells) -> Cells:
+    """What one turn of a loop is given: one cell of what lies along the first axis, by itself if none have met."""
+    alone = dims_of(cells.flow.axes[:1]) - dims_of(cells.flow.axes[1:]) - cells.met
+    return Cells(cells.dims - alone, cells.flow.along(cells.flow.axes[1:]))
 
 
 def _dims(values: Sequence[Cells]) -> Dims:

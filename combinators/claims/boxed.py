@@ -18,12 +18,12 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from combinators.choosing.choices import Choices, Found
+from combinators.choosing.choices import UNTOLD, Choices, Found
 from combinators.choosing.edges import edges
 from combinators.claims.cut import Boxed, Parts, Sizes, parts_of, slices
 from combinators.claims.draws import draws, turns, ways_of
 from combinators.claims.fewer import asked_at
-from combinators.declared.compared import differ, rounds
+from combinators.declared.compared import are_ordinary, differ, rounds
 from combinators.declared.drawn import is_key, moved
 from combinators.declared.programs import alike_but_sizes
 from combinators.declared.runnable import INTERPRETED, RaisesError, apart
@@ -34,10 +34,6 @@ from combinators.index_space.signature import Signature
 _EFFORT = 1 << 18
 # A fold with sums of few bits is asked of so many cells.
 _FEW = 8
-# What `differs` says where data choose alike of box and whole, whatever is drawn.
-UNTOLD = "untold"
-# What data choose tells something as long as results are no larger.
-_ORDINARY = 1e3
 # One draw may take such a part of what is left: a loop that some numbers keep going leaves something to the others.
 _SHARES = 4
 
@@ -131,7 +127,7 @@ def _differ(kernel: Boxed, parts: Parts, way: str) -> bool | str:
             if any(_corner_differs(kernel, parts, run, arrays, whole, corner, move) for corner in others):
                 return True
             boxes = choices.taken()
-            if _are_ordinary(whole[0]):
+            if are_ordinary(whole[0]):
                 choices.compare(chosen, near, boxes)
         except RaisesError:  # of these numbers nothing is known, such as of a loop that they keep going
             choices.taken()  # what was seen until then
@@ -155,12 +151,6 @@ def _at_edges(
             for arrays in edges(steps, at, chosen):
                 yield arrays, moved
         choices.taken()
-
-
-def _are_ordinary(leaves: Sequence[Any]) -> bool:
-    """Whether what is finite of some results is of such numbers that rounding does not hide one that is added."""
-    floats = [leaf for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.inexact)]
-    return all(np.max(np.abs(leaf), initial=0, where=np.isfinite(leaf)) <= _ORDINARY for leaf in floats)
 
 
 def _corner_differs(

@@ -9,6 +9,7 @@ from functools import cached_property, reduce
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from combinators.choosing.choices import Choices
 from combinators.choosing.chosen import Cells
@@ -22,6 +23,7 @@ from combinators.index_space.axis import Axis
 from combinators.index_space.extent import axis_extent, axis_size
 from combinators.index_space.operand import Operand
 from combinators.index_space.signature import Signature
+from combinators.kernels.jaxprs import as_function
 
 # A fold is put together of so many boxes; of two parts where there are more.
 _MOST_PIECES = 16
@@ -129,10 +131,15 @@ class Parts:
 
     def choices(self, kernel: Boxed) -> Choices:
         """What cells that are cut choose together; a coordinate is in each box what it is in the whole."""
-        cut = frozenset(dim for dim, size in self.sizes.items() if self.box[dim] != size)
-        folds = cut - frozenset(self.mapped) if kernel.compares else frozenset[str]()
-        made_of = [_cells(operand, cut, folds) for operand in kernel.signature.operands]
-        return Choices(self.programs, list(self.sizes), made_of, folds)
+        folds = self.cut - frozenset(self.mapped) if kernel.compares else frozenset[str]()
+        made_of = [cells(operand, self.cut) for operand in kernel.signature.operands]
+        programs = {sizes: (program, made_of) for sizes, program in self.programs.items()}
+        return Choices(programs, list(self.sizes), folds)
+
+    @property
+    def cut(self) -> frozenset[str]:
+        """The dimensions of which a box has fewer cells."""
+        return frozenset(dim for dim, size in self.sizes.items() if self.box[dim] != size)
 
     def runs(
         self, way: str, effort: Effort, choices: Choices | None = None
@@ -153,13 +160,19 @@ class Parts:
         return run
 
 
-def _cells(operand: Operand, cut: frozenset[str], folds: frozenset[str]) -> Cells:
+def cells(operand: Operand, cut: frozenset[str]) -> Cells:
     """Of which cells an operand is made; of composed axes it is not known how."""
     if operand.coordinate is not None:
         return Cells(frozenset(), Flow((None,)))
-    dims = cut.intersection(name for axis in operand.axes for name in axis.names)
-    axes = [OTHER if axis.name is None else axis.name if axis.name in folds else None for axis in operand.axes]
-    return Cells(dims, Flow(tuple(axes), lost=folds.intersection(dims) - {*axes}))
+    return cells_along(operand.axes, cut)
+
+
+def cells_along(axes: Sequence[Axis | str], cut: frozenset[str]) -> Cells:
+    """Of which cells an array is made, by its axes, or the dimensions along them."""
+    dims = cut.intersection(itertools.chain(*([axis] if isinstance(axis, str) else axis.names for axis in axes)))
+    names = [axis if isinstance(axis, str) else axis.name for axis in axes]
+    tags = [OTHER if name is None else name if name in cut else None for name in names]
+    return Cells(dims, Flow(tuple(tags), lost=dims - {*names}))
 
 
 def parts_of(kernel: Boxed, sizes: Sizes, box: Sizes, share: float = 1) -> Parts | None:
@@ -197,6 +210,16 @@ def joined(kernel: Boxed, states: Sequence[Sequence[Any]]) -> Any:
         return jax.make_jaxpr(join)(*itertools.chain(*structs))
     except Exception:  # noqa: BLE001 - a monoid may raise in any way, which is told where it runs
         return None
+
+
+def joined_leaves(parts: Parts, sizes: Sequence[Mapping[str, int]], blocks: Sequence[Sequence[Any]]) -> list[Any]:
+    """What is compared of parts of some sizes and their blocks."""
+    states = [
+        as_function(parts.programs[tuple(each.values())])(*block) for each, block in zip(sizes, blocks, strict=True)
+    ]
+    found = as_function(parts.joined[len(states)])(*itertools.chain(*states)) if parts.joined else states[0]
+    # A program that gives plain numbers gives them as they are.
+    return list(map(jnp.asarray, found))
 
 
 def _covers(folds: Sequence[str], sizes: Sizes, box: Sizes) -> list[list[tuple[int, int]]]:

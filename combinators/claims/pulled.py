@@ -12,18 +12,17 @@ from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from combinators.claims.cut import Boxed, Parts, parts_of, slices
+from combinators.claims.cut import Boxed, Parts, joined_leaves, parts_of, slices
 from combinators.claims.draws import selects, turns
 from combinators.claims.fewer import asked_at
 from combinators.claims.running import Run, told
 from combinators.claims.slopes import pullback
+from combinators.claims.turning import turn_otherwise
 from combinators.declared.compared import differ
 from combinators.declared.drawn import drawn, moved
 from combinators.declared.runnable import equations_in
-from combinators.kernels.jaxprs import as_function
 
 Corner = Mapping[str, int]
 """Where a box begins along what is cut and mapped."""
@@ -40,22 +39,26 @@ _MOST_BOXES, _MOST_EQUATIONS = 64, 256
 _DIFFERING = 2
 
 
-def pulls_otherwise(kernel: Boxed, box: Mapping[str, int]) -> bool:
+def pulls_otherwise(kernel: Boxed, box: Mapping[str, int]) -> bool | str:
     """Whether the boxes of a kernel are known to pull back something else than the kernel on all of its cells.
 
     Args:
       kernel: on all of its cells.
       box: the sizes of a part of its index space, no greater than the whole.
+
+    Returns:
+      `UNTOLD` where they came to the same, and cells that are cut chose alike of all that was drawn.
     """
     cut = [dim for dim, size in kernel.sizes.items() if box[dim] != size]
     if not cut or not all(0 < box[dim] <= size for dim, size in kernel.sizes.items()):
         return False
     # Each is compiled, so of those that tell no more than others the first is asked, and what is closest to its own.
     asked = list(asked_at(kernel, box, _SHARE, _ENOUGH))
-    return any(_parts_pull_otherwise(kernel, parts) for parts in (*asked[:1], *asked[1:][-1:]))
+    found = [_parts_pull_otherwise(kernel, parts) for parts in (*asked[:1], *asked[1:][-1:])]
+    return True in found or next(filter(None, found), False)
 
 
-def _parts_pull_otherwise(kernel: Boxed, parts: Parts) -> bool:
+def _parts_pull_otherwise(kernel: Boxed, parts: Parts) -> bool | str:
     # Sums of few bits are other numbers in each order.
     if len(parts.boxes) > 1 and parts.rounds:
         return False
@@ -63,7 +66,9 @@ def _parts_pull_otherwise(kernel: Boxed, parts: Parts) -> bool:
     if any(_pull_otherwise(kernel, [(parts, corner)]) for corner in ends):
         return True
     # All boxes beside each other pull back all that the whole does, whatever a derivative makes of nothing.
-    return bool(every := _all_boxes(kernel, parts)) and _pull_otherwise(kernel, every, covers=True)
+    if not (every := _all_boxes(kernel, parts)):
+        return False
+    return _pull_otherwise(kernel, every, covers=True) or turn_otherwise(kernel, every)
 
 
 def _all_boxes(kernel: Boxed, parts: Parts) -> list[tuple[Parts, Corner]]:
@@ -105,7 +110,7 @@ def _pull_otherwise(kernel: Boxed, boxes: Sequence[tuple[Parts, Corner]], *, cov
     structs = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in program.in_avals]
 
     def of_whole(*arrays: Any) -> list[Any]:
-        leaves = _joined(parts, [parts.sizes], [arrays])
+        leaves = joined_leaves(parts, [parts.sizes], [arrays])
         return [
             leaf[slices(axes, corner, part.box, part.sizes, leaf)]
             for part, corner in boxes
@@ -113,7 +118,7 @@ def _pull_otherwise(kernel: Boxed, boxes: Sequence[tuple[Parts, Corner]], *, cov
         ]
 
     def of_boxes(*arrays: Any) -> list[Any]:
-        found = (_joined(part, part.boxes, part.blocks(kernel, arrays, corner)) for part, corner in boxes)
+        found = (joined_leaves(part, part.boxes, part.blocks(kernel, arrays, corner)) for part, corner in boxes)
         return list(itertools.chain.from_iterable(found))
 
     programs = [jax.make_jaxpr(each)(*structs) for each in (of_whole, of_boxes)]
@@ -140,13 +145,3 @@ def _how_often(program: Any) -> int:
 
 def _moved(boxes: Run, arrays: Sequence[Any], way: int) -> list[Any]:
     return boxes([*(moved(array, way) for array in arrays[:-1]), arrays[-1]])
-
-
-def _joined(parts: Parts, sizes: Sequence[Mapping[str, int]], blocks: Sequence[Sequence[Any]]) -> list[Any]:
-    """What is compared of parts of some sizes and their blocks."""
-    states = [
-        as_function(parts.programs[tuple(each.values())])(*block) for each, block in zip(sizes, blocks, strict=True)
-    ]
-    found = as_function(parts.joined[len(states)])(*itertools.chain(*states)) if parts.joined else states[0]
-    # A program that gives plain numbers gives them as they are.
-    return list(map(jnp.asarray, found))

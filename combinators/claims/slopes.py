@@ -51,6 +51,38 @@ def pullback(program: Any, scale: int = 1, *, turned: bool = False) -> Any:
         return None
 
 
+def pulled_by(program: Any) -> Any:
+    """The closed jaxpr from the operands, and cotangents of those results that have one, to slopes.
+
+    Returns:
+      None where it has no derivative.
+    """
+    floats, results = sloped(program), cotangents_of(program)
+    if not floats or not results:
+        return None
+    run, count = as_function(program), len(program.in_avals)
+
+    def slopes(*given: Any) -> list[Any]:
+        def chosen(*arrays: Any) -> list[Any]:
+            replaced = dict(zip(floats, arrays, strict=True))
+            leaves = run(*(replaced.get(number, array) for number, array in enumerate(given[:count])))
+            return [jnp.asarray(leaves[number]) for number in results]
+
+        _, pull = jax.vjp(chosen, *(given[number] for number in floats))
+        return list(pull(list(given[count:])))
+
+    avals = [*program.in_avals, *(program.out_avals[number] for number in results)]
+    try:
+        return jax.make_jaxpr(slopes)(*(jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals))
+    except Exception:  # noqa: BLE001 - as above
+        return None
+
+
+def cotangents_of(program: Any) -> list[int]:
+    """Which results of a closed jaxpr have cotangents."""
+    return [number for number, aval in enumerate(program.out_avals) if is_inexact(aval.dtype)]
+
+
 def _cotangent(leaf: Any, turn: Any) -> Any:
     """Numbers of both signs that do not add up to nothing; of a cell the same, however many there are behind it."""
     axes = [jnp.cos(1.0 + turn + jnp.arange(size)) for size in leaf.shape]

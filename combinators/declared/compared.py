@@ -21,6 +21,8 @@ CLOSE: Mapping[int, float] = {64: 1e-12, 32: 1e-5, 16: 0.03}
 _ROUNDED = 0.25
 # How many times what comes of operands that are moved is rounding still.
 _SLACK = 8
+# What data choose tells something as long as results are no larger.
+_ORDINARY = 1e3
 # In how many ways operands are moved before what they come to is called another number.
 _MOVES = 3
 
@@ -52,6 +54,12 @@ def tolerances(programs: Iterable[Any], usual: Mapping[int, float] = TOLERANCES)
 def wide(array: Any) -> Any:
     """The dtype in which an array, or one of its type, is asked: what few bits tell is little more than rounding."""
     return np.dtype(np.float32) if is_narrow(array) else array.dtype
+
+
+def are_ordinary(leaves: Sequence[Any]) -> bool:
+    """Whether what is finite of some results is of such numbers that rounding does not hide one that is added."""
+    floats = [leaf for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.inexact)]
+    return all(np.max(np.abs(leaf), initial=0, where=np.isfinite(leaf)) <= _ORDINARY for leaf in floats)
 
 
 def differ(

@@ -193,7 +193,8 @@ def _differs(
     here: Any,
 ) -> bool | str:
     # Here, not at the top: see above.
-    from combinators.claims.boxed import UNTOLD, differs
+    from combinators.choosing.choices import UNTOLD
+    from combinators.claims.boxed import differs
     from combinators.claims.pulled import pulls_otherwise
     from combinators.declared.backward import has_stopped
     from combinators.declared.check import Claim
@@ -226,14 +227,15 @@ def _differs(
     # What it chooses by sizes or places may be what has a derivative.
     chosen = counts and (part := boxed.at(dict(sizes))) is not None and not alike_but_sizes(whole, part)
     if chosen or (has_stopped(whole) and not settled(whole, cut)):
-        return _PULLS if pulls_otherwise(boxed, sizes) else False
+        found = pulls_otherwise(boxed, sizes)
+        return _UNTOLD if found == UNTOLD else _PULLS if found else False
     return False
 
 
-def derivative_differs(
+def derivative_problem(
     shaped: Shaped, kernel: Callable[..., Any], blocks: Sequence[Any], sizes: Mapping[str, int], *, is_state: bool
-) -> bool:
-    """Whether a kernel is known to pull back something else from boxes of `sizes` than from its whole index space.
+) -> str:
+    """Why a kernel may not pull back from boxes of `sizes` what it does from its whole index space; empty if it may.
 
     Only kernels that hold code of a user are asked, once for each box.
 
@@ -245,6 +247,7 @@ def derivative_differs(
       is_state: whether it gives a state.
     """
     # Here, not at the top: a library that is imported need not load it.
+    from combinators.choosing.choices import UNTOLD
     from combinators.claims.outside import outside
     from combinators.claims.provenance import holds_code
 
@@ -255,12 +258,17 @@ def derivative_differs(
             kernel,
             holds_code(kernel)[0] and outside(partial(_pulls, shaped, kernel, types, sizes, is_state)),
         )
-    return shaped.known[box][1]
+    found = shaped.known[box][1]
+    part = ", ".join(f"{name}={sizes[name]}" for name, size in shaped.sizes.items() if sizes[name] != size)
+    if found == UNTOLD:
+        return f"its cells choose together which way it takes (a loop); whatever was tried, {part} chose as all did"
+    # What it does with cells says nothing: it may choose by how many there are.
+    return f"parts of {part} pull back other numbers than all of it" if found else ""
 
 
 def _pulls(
     shaped: Shaped, kernel: Callable[..., Any], types: Sequence[Struct], sizes: Mapping[str, int], is_state: bool
-) -> bool:
+) -> bool | str:
     # Here, not at the top: see above.
     from combinators.claims.pulled import pulls_otherwise
 

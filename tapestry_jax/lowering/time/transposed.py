@@ -14,7 +14,7 @@ import jax
 from combinators.declared.check import Claim
 from combinators.declared.derivative import false_derivative
 from combinators.errors import PlanError, message
-from combinators.operations.boxes import derivative_differs
+from combinators.operations.boxes import derivative_problem
 from combinators.operations.shaped import Shaped, block_structs
 from tapestry_jax.lowering.time.once import refusing
 from tapestry_jax.planning.geometry.layout import Cut
@@ -45,11 +45,11 @@ def true_of_parts(
     found = _false(shaped, arrays) if cut else {}
     dim = next((dim for dim in cut if dim in found), None)
     if dim is None:
-        if not cut or not derivative_differs(shaped, shaped.operation.kernel, blocks, sizes, is_state=is_state):
+        problem = cut and derivative_problem(shaped, shaped.operation.kernel, blocks, sizes, is_state=is_state)
+        if not problem:
             return blocks
-        # What it does with cells says nothing: it may choose by how many there are.
-        dim, part = cut[0], ", ".join(f"{name}={sizes[name]}" for name in cut)
-        found = {dim: f"parts of {part} pull back other numbers than all of it"}
+        dim = cut[0]
+        found = {dim: problem}
     error = PlanError(
         message(
             f"the derivative of `{path}` cannot be taken under this plan: somebody wrote it, and it is false of parts",

@@ -27,8 +27,8 @@ def asked(function: Any, operands: list[Any], *draws: list[Any], folds: bool = F
         return jax.make_jaxpr(function)(*structs)
 
     programs = {(size,): at(size) for size in (WHOLE, BOX)}
-    made_of = [Cells(dims, Flow(("a" if dims and folds else None,) if dims else ())) for dims in operands]
-    choices = Choices(programs, ["a"], made_of, CUT if folds else KEPT)
+    made_of = [Cells(dims, Flow(("a",) if dims else ())) for dims in operands]
+    choices = Choices({sizes: (program, made_of) for sizes, program in programs.items()}, ["a"], CUT if folds else KEPT)
     runs = {size: evaluator(program, None, choices.watch) for (size,), program in programs.items()}
     for arrays in draws:
         parts = [[array[low : low + BOX] if np.ndim(array) else array for array in arrays] for low in (0, WHOLE - BOX)]
@@ -161,12 +161,11 @@ def test_a_program_that_is_called_twice_chooses_by_the_cells_of_both_calls() -> 
         return jax.make_jaxpr(lambda x, y: called(x.sum(1)) + called(y))(np.ones((rows, cols)), np.ones(rows))
 
     def choices(*operands: frozenset[str]) -> Choices:
-        return Choices(
-            {sizes: at(*sizes) for sizes in ((8, 6), (4, 3))},
-            ["a", "b"],
-            [Cells(dims, Flow(())) for dims in operands],
-            KEPT,
-        )
+        made_of = [
+            Cells(dims, Flow(tuple(name if name in dims else None for name in axes)))
+            for dims, axes in zip(operands, ("ab", "a"), strict=True)
+        ]
+        return Choices({sizes: (at(*sizes), made_of) for sizes in ((8, 6), (4, 3))}, ["a", "b"], KEPT)
 
     assert choices(CUT, CUT).are_told
     # Each row of both, and of one all columns together.
@@ -184,6 +183,12 @@ def test_numbers_of_which_a_loop_tells_nothing_do_not_spoil_others() -> None:
 
 def in_turn(function: Any) -> Any:
     return lambda x: lax.map(lambda v: function(x, v), x)
+
+
+def test_a_loop_over_cells_chooses_for_each_in_its_turn() -> None:
+    assert asked(lambda x: lax.map(until_large, x), [CUT], POSITIVE).are_told
+    # A cell that all of them have entered is none by itself.
+    assert not asked(lambda x: lax.map(until_large, x - x.sum()), [CUT], POSITIVE, POSITIVE, POSITIVE).are_told
 
 
 def test_how_often_is_chosen_tells_nothing() -> None:

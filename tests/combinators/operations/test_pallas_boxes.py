@@ -13,7 +13,7 @@ from jax.experimental import pallas as pl
 import combinators as tp
 from combinators.declared.programs import alike_but_sizes
 from combinators.errors import KernelError
-from combinators.operations.boxes import check_numbers, derivative_differs
+from combinators.operations.boxes import check_numbers, derivative_problem
 from combinators.operations.results import Struct
 from combinators.operations.shaped import block_structs, shape
 
@@ -96,5 +96,5 @@ def test_programs_of_more_groups_are_alike() -> None:
 
 
 def test_derivatives_that_call_pallas_are_held_to_their_boxes() -> None:
-    assert not held(tp.Map(with_slopes(doubled), IN_ROWS), ask=derivative_differs)
-    assert held(tp.Map(with_slopes(by_group), IN_ROWS), ask=derivative_differs)
+    assert not held(tp.Map(with_slopes(doubled), IN_ROWS), ask=derivative_problem)
+    assert held(tp.Map(with_slopes(by_group), IN_ROWS), ask=derivative_problem)

@@ -32,6 +32,9 @@ WRONG: dict[str, Slopes] = {
         (g * x).sum() > 1e6, lambda u: 2 * u, lambda u: u, g
     ),
     "what is no number, by a condition": lambda x, g: lax.cond(jnp.isnan(g * x).any(), jnp.zeros_like, lambda u: u, g),
+    "a loop that hardly ever begins": lambda x, g: lax.while_loop(
+        lambda u: jnp.sqrt((u * x * u * x).sum()) < 0.01, lambda u: 2 * u + 1, g
+    ),
     "a place": lambda x, g: g.at[5].set(0),
     "a place and something of nothing": lambda x, g: (g + 1).at[5].set(0),
     "what is clipped together": lambda x, g: g / jnp.maximum(1, jnp.abs(x * g).sum()),
@@ -41,7 +44,21 @@ RIGHT: dict[str, Slopes] = {
     "of each alone": lambda x, g: jnp.where(x > 0, g, 0.1 * g),
     "a loop of some turns": lambda x, g: lax.fori_loop(0, 3, lambda _, u: 2 * u, g),
     "something of nothing": lambda x, g: g + x,
+    "a loop for each": lambda x, g: jax.vmap(halved)(g),
+    "a loop for each in its turn": lambda x, g: lax.map(halved, g),
+    "a loop that changes nothing in a turn more": lambda x, g: lax.while_loop(
+        lambda u: (abs(u) > 1).any(), lambda u: jnp.where(abs(u) > 1, u / 2, u), g
+    ),
+    "what solves an equation, until all are found": lambda x, g: lax.while_loop(
+        lambda held: (abs(held[0] - held[1]).max() > 1e-6 * abs(g).max()) & (held[2] < 99),
+        lambda held: (g + 0.3 * jnp.tanh(x) * held[0], held[0], held[2] + 1),
+        (g, 0 * g - 1, 0),
+    )[0],
 }
+
+
+def halved(v: Any) -> Any:
+    return lax.while_loop(lambda u: abs(u) > 1, lambda u: u / 2, v)
 
 
 def written(slopes: Slopes) -> Callable[[Any], Any]:
@@ -72,10 +89,18 @@ def test_slopes_that_are_false_of_boxes_are_refused(name: str, kind: str, plan: 
         planned(X)
 
 
+# Of a fold all cotangents are the same.
+OF_MAPS: dict[str, Slopes] = {
+    "the largest alone": lambda x, g: jnp.where(g == g.max(), g, 0),
+    "until hardly any are large": lambda x, g: lax.while_loop(lambda u: (u * u).min() > 1e4, lambda u: u / 2, g),
+    "as often as they say": lambda x, g: lax.fori_loop(0, (g.max() - 3).astype(int), lambda _, u: u / 2, g),
+}
+
+
 @pytest.mark.parametrize("plan", PLANS)
-def test_the_largest_cotangent_alone_is_that_of_one_part(plan: str) -> None:
-    # Of a fold all are the same.
-    planned, _ = derived(lambda x, g: jnp.where(g == g.max(), g, 0), "map", plan)
+@pytest.mark.parametrize("name", OF_MAPS)
+def test_what_cotangents_choose_together_is_refused_of_maps(name: str, plan: str) -> None:
+    planned, _ = derived(OF_MAPS[name], "map", plan)
     with pytest.raises(tp.PlanError, match="somebody wrote it, and it is false of parts"):
         planned(X)
 
