@@ -8,7 +8,7 @@ NumPy alone, where their turns are counted.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Generator, Iterator
+from collections.abc import Collection, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -112,9 +112,18 @@ def is_large(program: Any) -> bool:
     return excess(program) > 1
 
 
+def takes_many(types: Iterable[Any]) -> bool:
+    """Whether operands of these types are more cells than are run by themselves: any program of them `is_large`."""
+    return _cells(types) > _CELLS
+
+
 def cells_of(program: Any) -> int:
     """The cells of the operands and the results of a closed jaxpr."""
-    return sum(math.prod(aval.shape) for aval in (*program.in_avals, *program.out_avals))
+    return _cells((*program.in_avals, *program.out_avals))
+
+
+def _cells(types: Iterable[Any]) -> int:
+    return sum(math.prod(each.shape) for each in types)
 
 
 def _equations(jaxpr: Any, times: int) -> Iterator[tuple[Any, int]]:

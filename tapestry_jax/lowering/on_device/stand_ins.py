@@ -14,7 +14,7 @@ from combinators.claims.outside import outside
 from combinators.claims.provenance import is_ours
 from combinators.claims.standing import gives_otherwise
 from combinators.declared.compared import rounds, wide
-from combinators.declared.runnable import is_large
+from combinators.declared.runnable import is_large, takes_many
 from combinators.errors import KernelError, message
 from combinators.kernels.captured import program_at
 from combinators.kernels.kernel import short_name
@@ -100,6 +100,8 @@ def _pairs(
 
 def _pair(shaped: Shaped, entry: Dense, types: Sequence[Struct], sizes: dict[str, int]) -> tuple[Any, Any] | None:
     structs = block_structs(shaped.signature, types, sizes)
+    if takes_many(structs):
+        return None  # without tracing what would not be run
     if entry.why_not(shaped.operation, structs, ()):
         return None
     own = program_at(_leaves(shaped, shaped.operation.kernel, "state"), structs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import jax
@@ -10,6 +11,8 @@ import numpy as np
 import pytest
 
 import tapestry_jax as tp
+from combinators.kernels import captured
+from tapestry_jax.lowering.on_device import stand_ins
 
 X = np.linspace(-1, 1, 24, dtype=np.float32).reshape(8, 3)
 MAPPED, FOLDED = "t u -> t u", "t u -> u"
@@ -103,3 +106,17 @@ def test_the_error_names_the_kernel() -> None:
         "  run on the same few numbers, they give others, or other slopes, and a plan chooses between them\n"
         "  Mend the kernel, or leave it out of dense=."
     )
+
+
+def test_kernels_are_not_traced_at_sizes_that_are_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+
+    def program_at(function: Any, types: Any) -> Any:
+        seen.append(sum(math.prod(each.shape) for each in types))
+        return captured.program_at(function, types)
+
+    monkeypatch.setattr(stand_ins, "program_at", program_at)
+    arrow = tp.Map(jnp.sin, MAPPED, dense=[tp.Dense(lambda x: jnp.sin(x), whole=())])
+    plan = tp.plan(tp.trace(arrow, tp.TensorType({"t": 2**22, "u": 3})), tp.mesh(d=4), {"t": "d"})
+    plan.memory()
+    assert seen == [4, 4]
