@@ -47,7 +47,7 @@ def device_kernels(
     operation = shaped.operation
 
     def on_device(kernel: Callable[..., Any], written: Any = None, *, is_state: bool) -> Callable[..., Any]:
-        looped = where_types_are_missing(kernel, axes, is_written=is_written)
+        looped = where_types_are_missing(kernel, axes, is_written=is_written, known=shaped.known)
         if not cuts:
             return looped
         held = _held_to_box(looped, kernel if written is None else written, shaped, sizes, is_state=is_state)

@@ -9,7 +9,7 @@ computed in a region that is not checked, forwards and backwards, between blocks
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import jax
@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.sharding import PartitionSpec
 
+from combinators.settings import chosen
 from tapestry_jax.lowering.on_device.loops import with_varying_loops
 from tapestry_jax.lowering.on_device.varying import vary
 
@@ -24,7 +25,11 @@ _COMPLAINT = "check_vma"
 
 
 def where_types_are_missing(
-    kernel: Callable[..., Any], axes: frozenset[str], *, is_written: bool = False
+    kernel: Callable[..., Any],
+    axes: frozenset[str],
+    *,
+    is_written: bool = False,
+    known: dict[Hashable, Any] | None = None,
 ) -> Callable[..., Any]:
     """The kernel; where JAX cannot tell how its results vary, or what it pulls back, they vary over `axes`.
 
@@ -32,14 +37,21 @@ def where_types_are_missing(
       kernel: blocks of one device to its results.
       axes: of the mesh; what is asked where none of them cuts is asked all the same.
       is_written: whether somebody wrote a derivative in it.
+      known: what was found out about the operation so far, where that is kept: its derivative is traced to ask.
     """
     looped, apart = with_varying_loops(kernel, axes), _apart(kernel, axes)
+    told: dict[Hashable, Any] = {} if known is None else known
 
     @functools.wraps(kernel, assigned=(), updated=())
     def run(*blocks: Any) -> Any:
         def pulls_back_apart_alone() -> bool:
-            # One that has no derivative in either way says so where it is taken.
-            return not _is_derived(looped, blocks) and _is_derived(apart, _varied(blocks, axes))
+            # Types say of which mesh they are. The kernel is kept, since another one might be at the same place.
+            asked = "pulls back apart alone", id(kernel), axes, tuple(map(jax.typeof, blocks)), chosen()
+            if asked not in told:
+                # One that has no derivative in either way says so where it is taken.
+                alone = not _is_derived(looped, blocks) and _is_derived(apart, _varied(blocks, axes))
+                told[asked] = kernel, alone
+            return told[asked][1]
 
         if is_written and axes and pulls_back_apart_alone():
             return apart(*_varied(blocks, axes))

@@ -12,6 +12,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 
 import tapestry_jax as tp
+from tapestry_jax.lowering.on_device import untyped
 from tests.contract import assert_contract, assert_same
 
 X = np.random.default_rng(0).standard_normal((8, 4)).astype(np.float32)
@@ -154,3 +155,20 @@ def test_functions_of_jax_keep_their_derivative_in_loops_from_constants(mesh2x4:
     plan = tp.plan(tp.trace(tp.Map(added, "i k -> i k"), X), mesh2x4, {"i": "data", "k": "model"})
     assert_contract(plan)
     assert_same(plan, (X,), reference=lambda x: 2 * jax.nn.relu(x))
+
+
+def test_of_one_kernel_and_blocks_derivatives_are_asked_for_once(mesh2x4: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    def is_derived(kernel: Any, blocks: Any) -> bool:
+        asked.append([each.shape for each in blocks])
+        return own(kernel, blocks)
+
+    own = vars(untyped)["_is_derived"]
+    monkeypatch.setattr(untyped, "_is_derived", is_derived)
+    scale = tp.Map(scaled_by_loops, "i k, k -> i k", name="of this test alone")
+    graph = tp.trace(lambda x, w: scale(scale(x, w), w), X, X[0])
+    for entries in ({"i": "data"}, {"i": "data"}, {"i": "data", "k": "model"}):
+        tp.plan(graph, mesh2x4, entries).memory(grad=True)
+    # Both ways of both kinds of blocks; not for two operations, nor in two plans.
+    assert asked == [[(4, 4), (4,)]] * 2 + [[(4, 1), (1,)]] * 2
