@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tapestry_jax.searching.answering.collected import SELDOM, seldom_collected
+from tapestry_jax.searching.answering.collected import OLDER, SELDOM, seldom_collected
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +24,7 @@ def test_garbage_is_looked_for_less_often_inside_and_as_before_after_an_error():
 
     def interrupted() -> None:
         with seldom_collected():
-            assert gc.get_threshold() == (SELDOM, 10, 10)
+            assert gc.get_threshold() == (SELDOM, OLDER, 10)
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
