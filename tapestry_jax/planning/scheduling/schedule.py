@@ -35,6 +35,10 @@ class Slot:
         """Bytes of one device's piece."""
         return math.prod(self.local_shape) * self.type.dtype.itemsize
 
+    def bytes_in(self, layout: Layout) -> int:
+        """Bytes of one device's piece, if it lay in another layout."""
+        return math.prod(layout.local_shape(self.type.shape)) * self.type.dtype.itemsize
+
     @cached_property
     def has_cells(self) -> bool:
         """Whether there is anything to compute, to send, or to depend on."""

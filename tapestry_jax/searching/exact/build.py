@@ -107,7 +107,7 @@ class Builder:
         turns = _turns_of(schedule, slot)
         layouts = [layout for layout in layouts if all(layout.cuts[at] is None for at in turns)]
         copies = 1 + scope.flow.carries_gradient(slot)
-        held = [float(copies * replace(schedule.slots[slot], layout=layout).local_bytes) for layout in layouts]
+        held = [float(copies * schedule.slots[slot].bytes_in(layout)) for layout in layouts]
         options = tuple(Option(layout=layout) for layout in layouts)
         pick = self.picks.pick(Chosen("input", (name,), options), [0.0] * len(layouts), held)
         return Home(pick, tuple(layouts), given=True)
@@ -159,7 +159,7 @@ class Builder:
             for at, layout in enumerate(home.layouts):
                 target = asked or true_layout(layout.in_blocks, kind.shape, self.mesh)
                 want = Want(target, spread(target.axes), smooth)
-                size = schedule.outputs.count(slot) * replace(schedule.slots[slot], layout=target).local_bytes
+                size = schedule.outputs.count(slot) * schedule.slots[slot].bytes_in(target)
                 self.picks.add(home.pick, at, self.prices.change(kind, layout, want), size)
 
     # Operations
@@ -241,7 +241,7 @@ class Builder:
         layouts = self._first_reads(schedule, slot)
         bandwidth, known = self.prices.machine.streams, schedule.slots[slot]
         kept = flow.carries_gradient(slot)
-        sizes = [replace(known, layout=layout).local_bytes for layout in layouts]
+        sizes = [known.bytes_in(layout) for layout in layouts]
         seconds = [scope.times * 2.0 * size / bandwidth if kept else 0.0 for size in sizes]
         turns = scope.turns * loop.length if loop.remat else scope.turns
         held = [float(turns * size) if kept and loop.remat else 0.0 for size in sizes]
@@ -273,7 +273,7 @@ class Builder:
         """What is converted before the loop, once for all loops around."""
         known = scope.schedule.slots[operand]
         for option, layout in enumerate(home.layouts):
-            size = converting_bytes(replace(known, layout=layout).local_bytes)
+            size = converting_bytes(known.bytes_in(layout))
             self.picks.add(home.pick, option, size / self.prices.machine.streams)
 
     def _slice(self, scope: Scope, loop: Repeat, home: Home, operand: int, at: int) -> Home:

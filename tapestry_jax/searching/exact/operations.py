@@ -163,7 +163,7 @@ class Operations:
         schedule = scope.schedule
         return [
             tuple(
-                stays(self.prices.machine, replace(schedule.slots[slot], layout=layout).local_bytes)
+                stays(self.prices.machine, schedule.slots[slot].bytes_in(layout))
                 and not self._leaves(scope, slot, layout)
                 for slot, layout in zip(step.results, each, strict=True)
             )

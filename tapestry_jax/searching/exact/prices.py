@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 from combinators.frozen import changed, dataclass
@@ -262,8 +261,7 @@ class Prices:
             passed(self.machine, counts, inner_bytes(self.machine, counts)),
             tuple(t * size for t, size in zip(counts.reads, block_bytes(operation, operands, sizes), strict=True)),
             tuple(
-                float(replace(schedule.slots[slot], layout=layout).local_bytes)
-                for slot, layout in zip(step.results, layouts, strict=True)
+                float(schedule.slots[slot].bytes_in(layout)) for slot, layout in zip(step.results, layouts, strict=True)
             ),
             back.total,
             self.sent(sent_by_run(schedule, step, flow)),

@@ -28,7 +28,8 @@ def value_between(
       readings: all of its readers, in the order of the program.
       room: bytes of a device beside its arguments; what is sent and what comes have to fit there together.
     """
-    kind = scope.schedule.slots[slot].type
+    known = scope.schedule.slots[slot]
+    kind = known.type
     made_here = home.maker is not None
     single = len(readings) == 1 and bool(readings[0].works) and readings[0].alone and made_here
     near = made_here and any(home.near)
@@ -50,23 +51,26 @@ def value_between(
     ]
     made = {key: label for label, key in enumerate(dict.fromkeys(made_keys))}
     read = {key: label for label, key in enumerate(dict.fromkeys(key for keys in read_keys for key in keys))}
-    stored = {want: want.layout.stored(kind.shape, prices.mesh) for want, _, _, _ in read}
     alone = len(read) == 1 or len(readings) == 1
     found = _Found(prices, scope, slot, home, _both({want for want, _, _, _ in read}), alone)
     leaves = any(reading.leaves for reading in readings)
     # There are many pairs: what is asked of each is found once for either side of them.
-    wanted = [(*key, label, prices.number(key[0]), prices.number(key[0].layout)) for key, label in read.items()]
+    stored = [want.layout.stored(kind.shape, prices.mesh) for want, _, _, _ in read]
+    wanted = [
+        (*key, label, *map(prices.number, (key[0], key[0].layout, lying)), known.bytes_in(lying))
+        for (key, label), lying in zip(read.items(), stored, strict=True)
+    ]
     shaped = prices.number((kind.shape, kind.dtype, home.loop or 1))
     for (have, scattered, making, stay), number in made.items():
-        lies, held = prices.number(have), spread(have.axes)
-        for want, same, live, reading, label, reads, lay in wanted:
+        lies, held, there = prices.number(have), spread(have.axes), known.bytes_in(have)
+        for want, same, live, reading, label, reads, lay, lying, size in wanted:
             # What is scattered all read as it lies; and what a loop carries lies as the first reads it.
-            if (scattered or same) and stored[want] != have:
+            if (scattered or same) and lying != lies:
                 continue
             if not live:
                 found.seconds[number, label] = 0.0
                 continue
-            if room < math.inf and stored[want] != have and _changing(scope, slot, have, stored[want], home) > room:
+            if lying != lies and _changing(there, size, home) > room:
                 continue
             found.add((number, label), have, want, (shaped, lies, reads), lay)
             is_same = lies == lay and held == want.varying
@@ -75,11 +79,8 @@ def value_between(
             if stay and is_same and reading:
                 found.saved[number, label] = 0.0, found.seconds_of(reading[2] - reading[2] / ON_CHIP, reading[3])
             elif stay and leaves and not is_same:
-                size = replace(scope.schedule.slots[slot], layout=have).local_bytes
-                found.saved[number, label] = (
-                    found.seconds_of(saved_where_changed(scope, slot, size, True), home.runs),
-                    0.0,
-                )
+                saved = saved_where_changed(scope, slot, there, True)
+                found.saved[number, label] = found.seconds_of(saved, home.runs), 0.0
     readers = (
         Reader(each.pick, tuple(read[key] for key in keys), each.needed or bool(scope.received or home.loop))
         for each, keys in zip(readings, read_keys, strict=True)
@@ -87,10 +88,8 @@ def value_between(
     return found.value(tuple(made[key] for key in made_keys), tuple(readers))
 
 
-def _changing(scope: Scope, slot: int, have: Layout, stored: Layout, home: Home) -> float:
+def _changing(there: int, made: int, home: Home) -> float:
     """Bytes of a device while a value is sent: what it makes of it, beside what is there; a slice takes none."""
-    known = scope.schedule.slots[slot]
-    there, made = (replace(known, layout=each).local_bytes for each in (have, stored))
     return 0.0 if made < there else made + (0.0 if home.given else there)
 
 
@@ -165,14 +164,14 @@ class _Found:
         scope, home = self.scope, self.home
         if home.loop:
             # Gradients of all turns, before they are summed over the mesh.
-            return float(home.loop * replace(self.known, layout=have).local_bytes) if parts.casts else 0.0
+            return float(home.loop * self.known.bytes_in(have)) if parts.casts else 0.0
         if home.constant or home.given or not (scope.flow.carries_gradient(self.slot) or want.smooth):
             return 0.0
         turns = 0 if scope.received else scope.turns
         if parts.receives:
             turns = max(scope.turns, scope.received)
         if pair[1] not in self._bytes:
-            self._bytes[pair[1]] = replace(self.known, layout=want.layout).local_bytes
+            self._bytes[pair[1]] = self.known.bytes_in(want.layout)
         return float(turns * self._bytes[pair[1]])
 
     def fuse(self, pair: Pair, making: Any, reading: Any) -> bool:
