@@ -168,9 +168,12 @@ def _alike(
         if found.asked in problem.weighed:
             problem.weighed.setdefault(asked, problem.weighed[found.asked])
         return other
+    # To guess takes a fraction of what it takes to price.
+    if problem.memory is not None and _seems_larger(problem, other, found):
+        return None
     if other.seconds > found.seconds * (1 + _SAME):
         return None
-    if problem.memory is not None and (_seems_larger(problem, other, found) or not _is_as_light(problem, other, found)):
+    if problem.memory is not None and not _is_as_light(problem, other, found):
         return None
     return other if is_proved(other) else None
 

@@ -90,13 +90,14 @@ def test_what_saves_memory_stays_though_it_costs_nothing():
     assert short(chunked, forward).asked == chunked
 
 
-def test_what_seems_larger_is_not_weighed():
+def test_what_seems_larger_is_neither_priced_nor_weighed():
     stored: dict[str, Any] = {"w1": {"embed": "data", "mlp": "model"}, "w2": {"mlp": "model", "out": "data"}}
     asked = asked_of(tp.plan(GRAPH, MESH, PLAIN, inputs=stored))
     bound = problem()
     found = evaluate(bound, asked)
     assert isinstance(found, Evaluated)
     assert not list(shortened(bound, found, lambda _: True))
+    assert len(bound.evaluated) > 1 and not bound.priced
     faster = [each for each in bound.evaluated.values() if each.asked != asked and each.seconds <= found.seconds]
     assert faster and not bound.weighed
 
