@@ -182,7 +182,7 @@ class Prices:
         layers = gathers == "own"
         sent = [*sent_by_convert(alone, step, flow, seen)]
         common: list[tuple[Any, float]] = []
-        without = self.sent(sent_by_convert(alone, step, flow, {*seen}), layers=layers) if seen else 0.0
+        without = self.sent(filter(_is_told_each_time, sent), layers=layers) if seen else 0.0
         # In an order that is the same in every process: a set of texts has none.
         for key in sorted(seen, key=repr) if len(seen) > 1 else [*seen]:
             others = seen - {key}
@@ -270,6 +270,11 @@ class Prices:
             needs.kept,
             max(needs.kept, needs.stacked),
         )
+
+
+def _is_told_each_time(each: Collective) -> bool:
+    """Whether a change of layout sends it even where others of the same value have: sums, and what goes backwards."""
+    return each.backward or each.kind == "all-reduce"
 
 
 def result_layouts(schedule: Schedule, step: Run, cuts: Cuts) -> tuple[Layout, ...]:
