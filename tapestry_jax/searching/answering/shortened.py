@@ -9,6 +9,7 @@ from dataclasses import replace
 from combinators.graphs import walk
 from tapestry_jax.planning.asked import Asked
 from tapestry_jax.planning.entries.items import Item, Striped
+from tapestry_jax.searching.answering.beside import LONG
 from tapestry_jax.searching.evaluated import Evaluated, evaluate, held, weigh
 from tapestry_jax.searching.problem import Problem
 
@@ -168,12 +169,13 @@ def _alike(
         if found.asked in problem.weighed:
             problem.weighed.setdefault(asked, problem.weighed[found.asked])
         return other
-    # To guess takes a fraction of what it takes to price.
-    if problem.memory is not None and _seems_larger(problem, other, found):
+    # What is long is priced for this alone, and to guess takes a fraction of that.
+    is_long = len(other.schedule.steps) >= LONG
+    if is_long and problem.memory is not None and _seems_larger(problem, other, found):
         return None
     if other.seconds > found.seconds * (1 + _SAME):
         return None
-    if problem.memory is not None and not _is_as_light(problem, other, found):
+    if problem.memory is not None and (_seems_larger(problem, other, found) or not _is_as_light(problem, other, found)):
         return None
     return other if is_proved(other) else None
 

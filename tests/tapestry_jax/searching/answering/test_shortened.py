@@ -13,6 +13,7 @@ from tapestry_jax.plan import asked_of
 from tapestry_jax.planning.asked import Asked
 from tapestry_jax.searching import evaluated
 from tapestry_jax.searching.answering import shortened as subject
+from tapestry_jax.searching.answering.beside import LONG
 from tapestry_jax.searching.answering.shortened import shortened
 from tapestry_jax.searching.evaluated import Evaluated, evaluate, weigh
 from tapestry_jax.searching.finding import anneal
@@ -90,14 +91,16 @@ def test_what_saves_memory_stays_though_it_costs_nothing():
     assert short(chunked, forward).asked == chunked
 
 
-def test_what_seems_larger_is_neither_priced_nor_weighed():
+@pytest.mark.parametrize("is_long", [False, True])
+def test_what_seems_larger_is_not_weighed_nor_priced_where_it_is_long(monkeypatch: pytest.MonkeyPatch, is_long: bool):
+    monkeypatch.setattr(subject, "LONG", 0 if is_long else LONG)
     stored: dict[str, Any] = {"w1": {"embed": "data", "mlp": "model"}, "w2": {"mlp": "model", "out": "data"}}
     asked = asked_of(tp.plan(GRAPH, MESH, PLAIN, inputs=stored))
     bound = problem()
     found = evaluate(bound, asked)
     assert isinstance(found, Evaluated)
     assert not list(shortened(bound, found, lambda _: True))
-    assert len(bound.evaluated) > 1 and not bound.priced
+    assert len(bound.evaluated) > 1 and bool(bound.priced) != is_long
     faster = [each for each in bound.evaluated.values() if each.asked != asked and each.seconds <= found.seconds]
     assert faster and not bound.weighed
 
