@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from combinators.declared.flow import COUNT, POSITION, Flow, dims_of
@@ -28,6 +29,8 @@ _MOVED, _ADDED = frozenset(_FIRST.split()), frozenset(("add", "add_any", "concat
 _ALIKE = frozenset(
     ("broadcast_in_dim", "copy", "optimization_barrier", "pcast", "pvary", "reshape", "squeeze", "transpose")
 )
+
+_WHOLE, _ENOUGH = 1, 4
 
 FREE, ZERO, CELLS, SUM, MIXED, LOST = "free", "zero", "cells", "sum", "mixed", "lost"
 
@@ -154,7 +157,7 @@ def _state(equation: Any, operands: list[Part], flow: Flow, dim: str, merges: st
     if CELLS in states:
         return _merged(equation, operands, dim, merges)
     if SUM in states:
-        return _of_sum(name, states) if merges == "reduce_sum" else SUM if name in _ALIKE else LOST
+        return _of_sum(equation, states) if merges == "reduce_sum" else SUM if name in _ALIKE else LOST
     return ZERO if name in _MOVED | _ADDED and set(states) == {ZERO} else FREE
 
 
@@ -173,9 +176,11 @@ def _merged(equation: Any, operands: list[Part], dim: str, merges: str) -> str:
     return f"it takes {name} along `{dim}`" if name in REDUCTIONS else LOST
 
 
-def _of_sum(name: str, states: list[str]) -> str:
+def _of_sum(equation: Any, states: list[str]) -> str:
     """What comes of sums over the dimension, and of values that it does not enter."""
-    sums = states.count(SUM)
+    name, sums = equation.primitive.name, states.count(SUM)
+    if name == "convert_element_type":
+        return _converted(equation.invars[0].aval.dtype, equation.outvars[0].aval.dtype)
     if name in _MOVED:
         return SUM
     if name in _ADDED:
@@ -187,3 +192,16 @@ def _of_sum(name: str, states: list[str]) -> str:
     if name == "select_n" and states[0] != SUM and FREE not in states[1:]:
         return SUM
     return f"it takes {name} of the sum" if name in CELLWISE | REDUCTIONS else LOST
+
+
+def _converted(given: Any, made: Any) -> str:
+    """What comes of sums in another dtype: of those that lose what lies between whole numbers parts lose more."""
+    if _rank(given) > _rank(made):
+        return "it makes whole numbers of the sum"
+    # Whole numbers of few bits begin again at their least one, where wider ones go on.
+    wraps = _rank(given) == _WHOLE and np.dtype(given).itemsize < _ENOUGH
+    return LOST if wraps and np.dtype(made).itemsize > np.dtype(given).itemsize else SUM
+
+
+def _rank(dtype: Any) -> int:
+    return 0 if jnp.issubdtype(dtype, jnp.bool_) else _WHOLE if jnp.issubdtype(dtype, jnp.integer) else _WHOLE + 1

@@ -66,5 +66,7 @@ def _equation(equation: Any, states: list[str]) -> list[str] | None:
     elif name in _PRODUCTS:
         fits = states.count(_MOVES) == 1
     else:
-        fits = name in _MOVED and _MOVES not in states[1:]
+        # What makes whole numbers of floats loses what lies between them.
+        are_floats = all(is_inexact(out.aval.dtype) for out in equation.outvars)
+        fits = are_floats and name in _MOVED and _MOVES not in states[1:]
     return [_MOVES] * len(equation.outvars) if fits else None

@@ -63,6 +63,19 @@ FALSE: dict[str, tuple[Any, dict[str, int]]] = {
         tp.Reduce(lambda x: jnp.floor(x.sum(0) * 30_000) / 30_000, FOLDED, tp.monoids.Sum),
         {"rows": 3},
     ),
+    "whole numbers of a sum": (tp.Reduce(lambda x: x.sum(0).astype(jnp.int32), FOLDED, tp.monoids.Sum), {"rows": 3}),
+    "whole numbers of a product": (
+        tp.Reduce(lambda x: (jnp.ones(len(x)) @ x).astype(jnp.int32).astype(x.dtype), FOLDED, tp.monoids.Sum),
+        {"rows": 3},
+    ),
+    "the truth of a sum": (
+        tp.Reduce(lambda x: x.sum(0).astype(bool).astype(x.dtype), FOLDED, tp.monoids.Sum),
+        {"rows": 3},
+    ),
+    "a sum of few bits": (
+        tp.Reduce(lambda x: (x * 30).astype(jnp.int8).sum(0, dtype=jnp.int8).astype(jnp.int32), FOLDED, tp.monoids.Sum),
+        {"rows": 3},
+    ),
     "no sum beside NaN": (
         tp.Reduce(lambda x: jnp.where(jnp.isnan(x.sum(0)), 0, x.sum(0)), FOLDED, tp.monoids.Sum),
         {"rows": 3},
@@ -127,6 +140,10 @@ TRUE: dict[str, tuple[Any, dict[str, int]]] = {
     "what has no root": (tp.Map(lambda x: jnp.sqrt(x) if len(x) > 3 else x**0.5, MAPPED), {"rows": 3}),
     "coordinates": (tp.Map(placed, "rows cols, @rows -> rows cols"), {"rows": 2}),
     "a tree": (tp.Reduce(halved, FOLDED, tp.monoids.Sum), {"rows": 4}),
+    "a sum of whole numbers": (
+        tp.Reduce(lambda x: (x > 0).sum(0).astype(jnp.int8).astype(jnp.uint8), FOLDED, tp.monoids.Sum),
+        {"rows": 3},
+    ),
     "a count": (
         tp.Reduce(lambda x: jnp.full(x.shape[1:], x.shape[0], jnp.float32), FOLDED, tp.monoids.Sum),
         {"rows": 4},
