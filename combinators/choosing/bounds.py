@@ -1,4 +1,4 @@
-"""Between which numbers whole numbers of a program lie, whatever it is given: places that it finds, and counts.
+"""Between which numbers those of a program lie, whatever it is given: places that it finds, counts, exponentials.
 
 `x[jnp.argmax(x)]` asks whether a place is less than zero. It never is, so nothing is chosen there.
 """
@@ -21,15 +21,23 @@ _KEEPING = """
     slice squeeze transpose
 """
 _SUMS = ("cumsum", "reduce_sum")
+_EXACT = (-math.inf, *range(-8, 9), math.inf)
+_LYING: dict[str, Bounds] = {
+    **dict.fromkeys(("cos", "erf", "sin", "tanh"), (-1, 1)),
+    **dict.fromkeys(("abs", "exp", "exp2", "sqrt", "square"), (0, math.inf)),
+    "logistic": (0, 1),
+}
+_SIGNS = ("abs", "convert_element_type", "sign")
+_OF_TWO = ("eq", "ge", "gt", "le", "lt", "max", "min", "ne")
 
 
 def bounds_of_number(value: Any) -> Bounds:
     """Those of a number that a program says."""
-    return (float(value), float(value)) if np.ndim(value) == 0 and _is_counted(np.result_type(value)) else ANY
+    return _held((float(value), float(value)), value) if np.ndim(value) == 0 and np.isrealobj(value) else ANY
 
 
 def bounds_of(equation: Any, given: Sequence[Bounds]) -> list[Bounds]:
-    """Those of the results of an equation; `ANY` where they are not known, and of floats.
+    """Those of the results of an equation; `ANY` where they are not known. What is no number lies between any.
 
     Args:
       equation: of a jaxpr.
@@ -41,12 +49,26 @@ def bounds_of(equation: Any, given: Sequence[Bounds]) -> list[Bounds]:
 
 
 def is_decided(equation: Any, given: Sequence[Bounds]) -> bool:
-    """Whether a comparison is the same of all numbers within bounds."""
-    (low, high), (least, most) = given
-    if high < least or low > most:
-        return True
-    name = equation.primitive.name
-    return (name in ("le", "gt") and high <= least) or (name in ("lt", "ge") and low >= most)
+    """Whether what an equation chooses is the same of all numbers within bounds."""
+    name, (low, high) = equation.primitive.name, given[0]
+    if name in _SIGNS:
+        by_sign = name != "convert_element_type" or _is_truth(equation.outvars[0].aval.dtype)
+        return low == high or (by_sign and (low > 0 or high < 0)) or (name == "abs" and low >= 0)
+    if name == "clamp":
+        (_, least), (low, high), (most, _) = given
+        return least <= low and high <= most
+    if name not in _OF_TWO:
+        return False
+    least, most = given[1]
+    # What is no number is neither less nor more, and the larger of two with any.
+    if _is_counted(equation.invars[0].aval.dtype) or name not in ("ge", "gt", "le", "lt"):
+        if high < least or low > most:
+            return True
+        return (name in ("le", "gt", "max", "min") and high <= least) or (
+            name in ("lt", "ge", "max", "min") and low >= most
+        )
+    never = {"ge": high < least, "gt": high <= least, "le": low > most, "lt": low >= most}
+    return never[name]
 
 
 def _found(name: str, equation: Any, given: Sequence[Bounds]) -> list[Bounds] | None:
@@ -58,6 +80,11 @@ def _found(name: str, equation: Any, given: Sequence[Bounds]) -> list[Bounds] | 
         return [given[0], (0, equation.invars[0].aval.shape[-1] - 1)]
     if name == "sort":
         return list(given)
+    if name in _LYING:
+        return [_LYING[name]]
+    if name == "convert_element_type" and _is_counted(equation.outvars[0].aval.dtype):
+        if not _is_counted(equation.invars[0].aval.dtype):  # what is no number becomes any
+            return None
     if name in _KEEPING.split():
         # What is reduced of no cells is no number among those.
         return [given[0]] if math.prod(getattr(equation.invars[0].aval, "shape", ())) else None
@@ -88,8 +115,14 @@ _TWO: dict[str, Callable[[Bounds, Bounds], Bounds]] = {
 def _held(bounds: Bounds, aval: Any) -> Bounds:
     """As far as a dtype holds such numbers: what is greater begins again at the other end."""
     dtype = getattr(aval, "dtype", None)
-    if dtype is None or not _is_counted(dtype):
+    if dtype is None and isinstance(aval, (bool, int, float)):
+        dtype = np.result_type(aval)
+    if dtype is None or not (_is_counted(dtype) or jnp.issubdtype(dtype, jnp.floating)):
         return ANY
+    if not _is_counted(dtype):
+        # Small whole numbers all floats have, so that none is rounded to their other side.
+        low, high = (each if each in _EXACT else None for each in bounds)
+        return -math.inf if low is None else low, math.inf if high is None else high
     least, most = (0, 1) if _is_truth(dtype) else (int(jnp.iinfo(dtype).min), int(jnp.iinfo(dtype).max))
     return bounds if least <= bounds[0] <= bounds[1] <= most else (least, most)
 

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from combinators.choosing.chosen import Cells, Chosen, Dims
-from combinators.equations.evaluate import COMPARISONS
+from combinators.equations.deciding import decides
 
 # Two ways may lead to the same by chance as well.
 _OFTEN = 3
@@ -48,7 +48,7 @@ class Choices:
         together = [
             not alike
             or len({_of_each(*each[place], sizes[own]) for own, each in found.items()}) > 1
-            or any(each[place][0].primitive.name in COMPARISONS for each in found.values())
+            or any(decides(each[place][0]) for each in found.values())
             for place in range(max(map(len, found.values())))
         ]
         self._maps = bool(cut - folds)
@@ -61,10 +61,7 @@ class Choices:
         }
         self._told = dict.fromkeys(self._places.values(), 0)
         self._compared = {
-            self._places[id(equation)]
-            for each in found.values()
-            for equation, _ in each
-            if equation.primitive.name in COMPARISONS
+            self._places[id(equation)] for each in found.values() for equation, _ in each if decides(equation)
         }
         self._seen: set[int] = set()
         self._turning: set[int] = set()

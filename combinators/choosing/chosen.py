@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from combinators.choosing.bounds import ANY, Bounds, bounds_of, bounds_of_number, is_decided
+from combinators.choosing.kept import keeping
 from combinators.declared.flow import Flow, dims_of
 from combinators.declared.followed import of_constant, step
-from combinators.equations.evaluate import COMPARISONS
+from combinators.equations.deciding import decides
 from combinators.frozen import dataclass
-from combinators.kernels.elementwise import CALLS
+from combinators.kernels.elementwise import CALLS, CELLWISE
 from combinators.kernels.jaxprs import is_literal, programs_inside, scan_parts
 
 Dims: TypeAlias = "frozenset[str]"
@@ -54,6 +55,7 @@ class Chosen:
     def __init__(self, cut: Dims, folds: Dims, found: dict[int, tuple[Any, Dims]] | None = None) -> None:
         self._cut, self._folds = cut, folds
         self._found = {} if found is None else found
+        self._keeping: set[int] = set()
 
     def of(self, program: Any, operands: Sequence[Cells]) -> list[tuple[Any, Dims]]:
         """These equations of a closed jaxpr, each once, with the cells that choose."""
@@ -73,6 +75,7 @@ class Chosen:
                 return Cells(_NONE, nothing, bounds_of_number(atom.val))
             return known.get(atom) or Cells(_NONE, nothing)
 
+        self._keeping |= keeping(jaxpr)
         for equation in jaxpr.eqns:
             made = self._step(equation, list(map(made_of, equation.invars)))
             known.update(zip(equation.outvars, made, strict=True))
@@ -110,8 +113,10 @@ class Chosen:
             else [Flow((None,) * len(_shape(out))) for out in equation.outvars]
         )
         made = [Cells(dims, *each) for each in zip(flows, bounds_of(equation, bounds), strict=True)]
-        if name in COMPARISONS and not is_decided(equation, bounds):
-            self._note(equation, dims & self._folds if made[0].met & self._folds else _NONE)
+        # What it reduces it may be the first to bring together; that is no choice of what was.
+        values = made[:1] if name in CELLWISE else given
+        if decides(equation) and id(equation) not in self._keeping and not is_decided(equation, bounds):
+            self._note(equation, self._folds & dims & _NONE.union(*(each.met for each in values)))
         return made
 
     def _carried(self, body: Any, fixed: list[Cells], carry: list[Cells], slices: list[Cells]) -> list[Cells]:

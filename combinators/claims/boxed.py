@@ -91,24 +91,24 @@ def _parts_differ(kernel: Boxed, parts: Parts) -> bool | str:
     if parts.folded > _FEW and parts.rounds:
         return False
     # What data choose is seen in NumPy alone.
-    turning = any(map(turns, parts.programs.values()))
-    for way in sorted(parts.ways, key=INTERPRETED.__ne__) if turning else parts.ways:
+    choices = parts.choices(kernel)
+    watched = not choices.are_none or any(map(turns, parts.programs.values()))
+    for way in sorted(parts.ways, key=INTERPRETED.__ne__) if watched else parts.ways:
         try:
             with apart(), np.errstate(all="ignore"):
-                return _differ(kernel, parts, way)
+                return _differ(kernel, parts, way, choices)
         except RaisesError:
             continue
     return False
 
 
-def _differ(kernel: Boxed, parts: Parts, way: str) -> bool | str:
+def _differ(kernel: Boxed, parts: Parts, way: str, choices: Choices) -> bool | str:
     """Whether some draw tells that they differ, and whether one could.
 
     Raises:
       RaisesError: where none could be run.
     """
     sizes, effort, ran = parts.sizes, Effort(_EFFORT), False
-    choices = parts.choices(kernel)
     run = parts.runs(way, effort, choices)
     ends, between = parts.corners[:2], parts.corners[2:]
     asked = itertools.chain(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,10 +18,11 @@ import numpy as np
 
 from combinators.claims.cut import Parts
 from combinators.declared.drawn import about, drawn, moved, planted, scaled, shifted, stay, streaked, tied
+from combinators.declared.numbers import number_of, said
 from combinators.declared.preconditions import looks_for_infinities
 from combinators.declared.runnable import cells_of
+from combinators.equations.deciding import compares, decides
 from combinators.equations.effort import Effort
-from combinators.equations.evaluate import COMPARISONS
 from combinators.index_space.signature import Signature
 from combinators.kernels.elementwise import CALLS
 from combinators.kernels.jaxprs import is_literal, programs_inside
@@ -110,24 +111,53 @@ def _about_numbers(
 ) -> Iterator[tuple[list[Any], Move]]:
     """Operands on both sides of each number that something is compared with, of which others would hardly tell."""
     program = parts.programs[tuple(parts.sizes.values())]
-    numbers = itertools.islice(sorted(set(_compared_with(program))), _COMPARED)
-    rng = np.random.default_rng(0)
+    # Nothing is close to none of them, and a box of it is often what another one is not.
+    numbers = itertools.islice(sorted({0.0, *numbers_of(program, compares)}, key=abs), 1 + _COMPARED)
+    rng, fixed, ends = np.random.default_rng(0), stay(signature, program), _ends(signature, parts)
     for number, sides in itertools.product(numbers, _SIDES):
-        for arrays in drawn(signature, program, parts.sizes, _ABOUT):
-            # Cells on one side of it along one axis, and on one side along another.
-            beside = _SIDES[rng.integers(len(_SIDES))] if rng.integers(2) else (None, None)
-            found = changed(about, changed(about, arrays, number, beside, rng), number, sides, rng)
+        for turn, arrays in enumerate(drawn(signature, program, parts.sizes, _ABOUT)):
+            if turn % 2:
+                # Cells on one side of it along one axis, and on one side along another.
+                beside = _SIDES[rng.integers(len(_SIDES))] if rng.integers(2) else (None, None)
+                found = changed(about, changed(about, arrays, number, beside, rng), number, sides, rng)
+            else:
+                # Those of the first box on one side, and of the others on one side.
+                beside, trios = (None, None), zip(arrays, ends, fixed, strict=True)
+                found = [each if still else about(each, number, sides, rng, at) for each, at, still in trios]
             # Moved by a little, what was at it is so no longer.
             yield found, _unmoved if 0 in (*sides, *beside) else moved
 
 
-def _compared_with(program: Any) -> Iterator[float]:
-    for equation in getattr(program, "jaxpr", program).eqns:
-        for atom in equation.invars if equation.primitive.name in COMPARISONS else ():
-            if is_literal(atom) and np.ndim(atom.val) == 0 and np.isrealobj(atom.val):
-                yield float(atom.val)
+def _ends(signature: Signature, parts: Parts) -> list[list[tuple[int, int]]]:
+    """Of each operand the axes along which it is cut, and where the first box ends."""
+    return [
+        [
+            (place, parts.box[axis.name])
+            for place, axis in enumerate(operand.axes)
+            if axis.name in parts.box and parts.box[axis.name] != parts.sizes[axis.name]
+        ]
+        for operand in signature.operands
+    ]
+
+
+def numbers_of(program: Any, of: Callable[[Any], bool], given: Mapping[Any, Any] | None = None) -> Iterator[float]:
+    """The real numbers that a program says, and gives to some equations beside others that it does not say.
+
+    Args:
+      program: a jaxpr.
+      of: which equations.
+      given: those of its operands that are numbers.
+    """
+    jaxpr = getattr(program, "jaxpr", program)
+    known = said(jaxpr, given or {})
+    for equation in jaxpr.eqns:
+        numbers = [number_of(atom, known) for atom in equation.invars]
+        if None in numbers and of(equation):
+            yield from (float(number) for number in numbers if number is not None)
         for inner in programs_inside(equation):
-            yield from _compared_with(inner)
+            taken = getattr(inner, "jaxpr", inner).invars
+            alike = equation.primitive.name in CALLS and len(taken) == len(numbers)
+            yield from numbers_of(inner, of, dict(zip(taken, numbers, strict=True)) if alike else {})
 
 
 Way = tuple[Sequence[float], Callable[[float], list[Any]]]
@@ -164,7 +194,8 @@ def selects(program: Any) -> bool:
 
 
 def _may_select(equation: Any) -> bool:
-    return equation.primitive.name not in _SMOOTH or any(map(selects, programs_inside(equation)))
+    smooth = equation.primitive.name in _SMOOTH and not decides(equation)
+    return not smooth or any(map(selects, programs_inside(equation)))
 
 
 def turns(program: Any) -> bool:

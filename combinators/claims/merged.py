@@ -13,7 +13,7 @@ from typing import Any
 import jax
 
 from combinators.claims.cut import Boxed
-from combinators.claims.draws import selects
+from combinators.claims.draws import numbers_of, selects
 from combinators.claims.fewer import few_of
 from combinators.claims.running import Run, told
 from combinators.claims.slopes import pullback
@@ -21,12 +21,15 @@ from combinators.declared.backward import has_stopped, has_written
 from combinators.declared.compared import CLOSE, differ, tolerances
 from combinators.declared.drawn import are_whole, drawn, moved, scaled, stay
 from combinators.declared.runnable import is_large
+from combinators.equations.deciding import compares
 from combinators.frozen import dataclass
 
 # Steps of a scan; blocks are small, so many are drawn.
 _STEPS, _ROUNDS = 4, 4
 # Sums that stop at some number are sums of small ones; where something is chosen, the number may be any.
 _SCALES, _BETWEEN = (1, 10_000), (4, 30, 300, 0.1)
+# It may stand in what merges: states are about as large, of so many such numbers that are further from one than others.
+_SAID, _SHIFTING, _FAR, _FARTHEST = 4, ("add", "div", "rem", "sub"), 10, 1e10
 # What is known by chance alone, or by an inverse that is none, is not known: so many draws have to differ.
 _DIFFERING = 2
 
@@ -80,7 +83,8 @@ def _fails(kernel: Boxed, claimed: Claimed, sizes: dict[str, int], axes: Sequenc
     merged = [_merged(kernel, merge, [types] * claimed.count) for merge in (claimed.one, claimed.other)]
 
     allowed = tolerances([program, *filter(None, merged)], CLOSE)
-    scales = _SCALES + _BETWEEN * any(map(selects, filter(None, merged)))
+    choosing = list(filter(selects, filter(None, merged)))
+    scales = (*_SCALES, *(_BETWEEN if choosing else ()), *_said(choosing))
 
     def asked(runs: Sequence[Run]) -> Iterator[bool]:
         run, one, other = runs
@@ -93,6 +97,18 @@ def _fails(kernel: Boxed, claimed: Claimed, sizes: dict[str, int], axes: Sequenc
     # What merges to the same numbers has the same derivative, unless somebody wrote it.
     written = None not in merged and any(has_written(each) or has_stopped(each) for each in merged)
     return written and told([program, *map(pullback, merged)], asked, _DIFFERING)
+
+
+def _said(programs: Sequence[Any]) -> Iterator[float]:
+    """The numbers by which programs may choose, but for those of which products would leave the range of floats."""
+
+    def said(of: Callable[[Any], bool]) -> set[float]:
+        return {abs(each) for program in programs for each in numbers_of(program, of)}
+
+    # What is added to states to divide by them is small, and no threshold.
+    shifts = {each for each in said(lambda each: each.primitive.name in _SHIFTING) if each > _FAR}
+    found = sorted(each for each in shifts | said(compares) if 1 / _FARTHEST < each < _FARTHEST)
+    return itertools.islice((each for each in found if not 1 / _FAR <= each <= _FAR), _SAID)
 
 
 def _merged(kernel: Boxed, merge: Merge, states: Sequence[Sequence[Any]]) -> Any:

@@ -131,7 +131,13 @@ def planted(array: Any, number: float, share: float = 4) -> Any:
     return changed.reshape(array.shape)
 
 
-def about(array: Any, number: float, sides: Sequence[int | None], rng: np.random.Generator) -> Any:
+def about(
+    array: Any,
+    number: float,
+    sides: Sequence[int | None],
+    rng: np.random.Generator,
+    places: Sequence[tuple[int, int]] = (),
+) -> Any:
     """Cells on some sides of a number: those before some place along an axis on the first, those behind on the second.
 
     Args:
@@ -139,11 +145,14 @@ def about(array: Any, number: float, sides: Sequence[int | None], rng: np.random
       number: of any dtype; it may be infinite.
       sides: -1 for below, 0 for at, 1 for above, and None for cells as they are.
       rng: of the places and of how far cells are from the number.
+      places: axes and places along them, one of which it is; any where there is none.
     """
     if is_key(array.dtype) or array.dtype == bool or not array.size or not array.ndim:
         return array
     axis = int(rng.integers(array.ndim))
     place = int(rng.integers(1, max(array.shape[axis], 2)))
+    if places:
+        axis, place = places[int(rng.integers(len(places)))]
     behind = (np.arange(array.shape[axis]) >= place).reshape([-1 if each == axis else 1 for each in range(array.ndim)])
     is_float = jnp.issubdtype(array.dtype, jnp.inexact)
     farthest = max(1.0, abs(number)) * 10.0 ** rng.uniform(-3, 0)

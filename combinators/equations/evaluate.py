@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from combinators.equations.callbacks import PURE, SILENT, call_back
+from combinators.equations.deciding import chosen_by, decides
 from combinators.equations.effort import Effort, cost
 from combinators.equations.primitives import run_primitive
 from combinators.kernels.jaxprs import is_literal, scan_parts
@@ -21,13 +22,10 @@ from combinators.kernels.jaxprs import is_literal, scan_parts
 Run = Callable[[Sequence[Any]], list[Any]]
 """From arrays to arrays."""
 
-COMPARISONS = frozenset(("eq", "ge", "gt", "le", "lt", "ne"))
-"""What makes truths of numbers, by which data choose without a `cond`."""
-
 Watch = Callable[[Any, Any, Callable[[], float] | None], None]
-"""Told of each `cond`, `while` and comparison that is run: the equation, which branch it took, how often it turned, or
-what was true; and of a loop what gives by how much of themselves one turn more changes its floats, zero where it
-changes nothing at all."""
+"""Told of each `cond`, `while` and what else decides that is run: the equation, which branch it took, how often it
+turned, or what it chose; and of a loop what gives by how much of themselves one turn more changes its floats, zero
+where it changes nothing at all."""
 
 _LITTLE = 1e-30
 
@@ -95,15 +93,15 @@ def _equation(equation: Any, effort: Effort | None, watch: Watch | None) -> Run:
         return lambda operands: []
     if name == PURE:
         return partial(call_back, equation)
-    if watch is not None and name in COMPARISONS:
-        return partial(_compare, equation, watch)
+    if watch is not None and decides(equation):
+        return partial(_decide, equation, watch)
     control = CONTROL.get(name)
     return partial(run_primitive, equation) if control is None else control(equation, effort, watch)
 
 
-def _compare(equation: Any, watch: Watch, operands: Sequence[Any]) -> list[Any]:
+def _decide(equation: Any, watch: Watch, operands: Sequence[Any]) -> list[Any]:
     found = run_primitive(equation, operands)
-    watch(equation, found[0], None)
+    watch(equation, chosen_by(equation, operands, found), None)
     return found
 
 

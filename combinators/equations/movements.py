@@ -38,6 +38,10 @@ def _concatenate(aval: Any, *xs: Any, dimension: int) -> Any:
     return np.concatenate(xs, dimension)
 
 
+def _stack(aval: Any, *xs: Any, axis: int) -> Any:
+    return np.stack(xs, axis)
+
+
 def _split(aval: Any, x: Any, *, sizes: Sequence[int], axis: int) -> Any:
     return np.split(x, np.cumsum(sizes)[:-1], axis)
 
@@ -76,6 +80,7 @@ MOVEMENTS: dict[str, Primitive] = {
     "transpose": _transpose,
     "rev": _rev,
     "concatenate": _concatenate,
+    "stack": _stack,
     "split": _split,
     "pad": _pad,
     "slice": _slice,

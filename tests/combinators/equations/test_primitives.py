@@ -158,6 +158,7 @@ def of_places(dtype: Any) -> Iterator[Case]:
     yield lambda x: (lax.broadcast_in_dim(x, (2, 4, 3, 7, 5), (1, 2, 4)), lax.broadcast(x, (2,))), (x,)
     yield lambda x: (lax.squeeze(x, (1,)), lax.expand_dims(x, (0, 3)), lax.rev(x, (0, 2))), (x[:, :1],)
     yield lambda x: (lax.transpose(x, (2, 0, 1)), lax.concatenate([x, x[:, :1]], 1), lax.split(x, (1, 0, 4), 2)), (x,)
+    yield lambda x: jnp.stack([x, 2 * x], 1), (x,)
     yield lambda x: (lax.slice(x, (1, 0, 0), (4, 2, 5), (2, 1, 3)), lax.slice(x, (1, 0, 2), (4, 2, 2))), (x,)
     for starts in (at, at.astype(np.uint8)):
         yield lambda x, i: lax.dynamic_slice(x, (i[0], i[1], i[2]), (2, 3, 4)), (x, starts)

@@ -49,6 +49,8 @@ def logs(power: int) -> tp.Aggregator:
 
 HALF = tp.Monoid(0.0, lambda a, b: (a + b) / 2, name="half")
 CAPPED = tp.Monoid(0.0, lambda a, b: jnp.minimum(a + b, 10))
+FAR = tp.Monoid(0.0, lambda a, b: jnp.minimum(a + b, 1e6))
+ABOVE = tp.Monoid(0.0, lambda a, b: a + b + jax.nn.relu(a + b - 1e6))
 RELU = tp.Monoid(0.0, lambda a, b: jnp.maximum(a + b, 0), commutative=True)
 NEARLY = tp.Monoid(-jnp.inf, lambda a, b: jnp.logaddexp(a, b) * 1.001)
 LINEAR = tp.Monoid((1.0, 0.0), lambda a, b: (a[0] * b[0], a[1] * b[0] + b[1]))
@@ -66,6 +68,8 @@ FALSE: dict[str, tuple[Any, Any, str]] = {
         "is not associative",
     ),
     "a sum that stops": (tp.Scan(CAPPED, SCANNED, over="t"), "d", "is not associative"),
+    "a sum that stops far off": (tp.Scan(FAR, SCANNED, over="t"), tp.chunks(3), "is not associative"),
+    "more above a number": (tp.Scan(ABOVE, SCANNED, over="t"), "d", "is not associative"),
     "beside another": (
         tp.scan(tp.Aggregator(lambda x: (x, x), tp.monoids.Sum & HALF, lambda s: s[1]), SCANNED, over="t"),
         "d",
@@ -78,6 +82,10 @@ FALSE: dict[str, tuple[Any, Any, str]] = {
     "a frame in stripes": (tp.fold(logs(2), "t -> "), tp.striped("d"), "its parts or its frame"),
 }
 TRUE: dict[str, tuple[Any, Any]] = {
+    "above a large number": (
+        tp.Scan(tp.Monoid(-jnp.inf, lambda a, b: jnp.maximum(jnp.maximum(a, b), -1e6)), SCANNED, over="t"),
+        "d",
+    ),
     # Of two cells the third moment is zero, and of one the second: whatever is found there is rounding.
     "moments": (tp.fold(tp.aggregators.Moments() & folded(KEEPING), "t -> "), "d"),
     "a recurrence": (tp.scan(folded(LINEAR, lambda x: (x, x)), SCANNED, over="t"), "d"),

@@ -142,7 +142,51 @@ FOLDS_WRONG: dict[str, Row] = {
     "multiplied by truths": (lambda x: x.max(0) * (x.max() < 20), "n [c] -> [c]", "n", Max),
     "spread again": (lambda x: jnp.where(x - x.max(0) > -40, x, x - 50).max(0), "n [c] -> [c]", "n", Sum),
 }
+
+
+def added(more: Callable[[Any], Any]) -> Row:
+    return (lambda x: x.sum(0) + more(x.sum(0)), "n [c] -> [c]", "n", Sum)
+
+
+# So they do without a comparison, and most by numbers that are far from those that are drawn.
+FOLDS_WRONG |= {
+    "what is above": added(lambda s: jax.nn.relu(s - 1e6)),
+    "within bounds": (lambda x: jnp.clip(x.sum(0), -1e6, 1e6), "n [c] -> [c]", "n", Sum),
+    "clamped": (lambda x: lax.clamp(-1e6, x.sum(0), 1e6), "n [c] -> [c]", "n", Sum),
+    "a sign": added(lambda s: jnp.sign(s - 1e6) + 1),
+    "whole parts": added(lambda s: jnp.floor(abs(s) / 1e6)),
+    "rounded": added(lambda s: jnp.round(abs(s) / 2e6)),
+    "a whole number": added(lambda s: (s / 1e6).astype(jnp.int32).astype(s.dtype)),
+    "a truth": added(lambda s: jnp.floor(abs(s) / 1e6).astype(bool).astype(s.dtype)),
+    "a remainder": (lambda x: lax.rem(x.sum(0), jnp.float32(1e6)), "n [c] -> [c]", "n", Sum),
+    "a place in a table": added(lambda s: jnp.asarray([0.0, 1.0])[jnp.clip((abs(s) / 1e6).astype(int), 0, 1)]),
+    "a place among edges": added(lambda s: jnp.searchsorted(jnp.asarray([1e6]), s).astype(s.dtype)),
+    "the place of the larger": added(lambda s: jnp.argmax(jnp.stack([jnp.full_like(s, 1e6), s]), 0).astype(s.dtype)),
+    "in order": added(lambda s: jnp.sort(jnp.stack([jnp.full_like(s, 1e6), s]), 0)[1] - 1e6),
+    "the larger of two": added(lambda s: jnp.stack([jnp.full_like(s, 1e6), s]).max(0) - 1e6),
+}
 FOLDS_RIGHT: dict[str, Row] = {
+    "the larger of a number": (lambda x: jnp.maximum(x.max(0), -1e30), "n [c] -> [c]", "n", Max),
+    "above zero": (lambda x: jax.nn.relu(x.max(0)), "n [c] -> [c]", "n", Max),
+    "close to zero": (lambda x: jnp.clip(x.max(0), -2, 2), "n [c] -> [c]", "n", Max),
+    "whole parts of the largest": (lambda x: jnp.floor(x.max(0)), "n [c] -> [c]", "n", Max),
+    "its sign": (lambda x: jnp.sign(x.max(0)), "n [c] -> [c]", "n", Max),
+    "a scale": (lambda x: jnp.clip(abs(x).max(0), 1e-12, 448), "n [c] -> [c]", "n", Max),
+    "between what nothing exceeds": (lambda x: jnp.clip(jax.nn.sigmoid(x).max(0), 0, 1), "n [c] -> [c]", "n", Max),
+    "of bits": (lambda x: jnp.round(jax.nn.sigmoid(x).max(0) * 255), "n [c] -> [c]", "n", Max),
+    "above zero in turn": (
+        lambda x: lax.scan(lambda c, v: (c + jax.nn.relu(v), None), jnp.zeros_like(x[0]), x)[0],
+        "n [c] -> [c]",
+        "n",
+        Sum,
+    ),
+    "of a single one": (lambda x: x.reshape(-1, 1, *x.shape[1:]).max(0).max(0), "n [c] -> [c]", "n", Max),
+    "of remainders": (
+        lambda x: jnp.mod(x.sum(0), 2 * jnp.pi),
+        "n [c] -> [c]",
+        "n",
+        tp.Monoid(0.0, lambda a, b: jnp.mod(a + b, 2 * jnp.pi)),
+    ),
     "shifted by what is no number": (
         lambda x: jnp.exp(x - jnp.where(x.max(0) == -jnp.inf, 0, 0 * x.max(0))).sum(0),
         "n [c] -> [c]",
@@ -212,7 +256,7 @@ SELDOM: dict[str, Row] = {
         None,
     ),
     "of a fold": (lambda x: flipped_if(lambda v: v > 1e9)(x.sum()), "n -> ", "n", Sum),
-    "of a fold without a condition": (lambda x: jnp.where(jnp.exp(x).max() < 0, 0, x.sum()), "n -> ", "n", Sum),
+    "of a fold without a condition": (lambda x: jnp.where((x * x).max() < 0, 0, x.sum()), "n -> ", "n", Sum),
 }
 
 

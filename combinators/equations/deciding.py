@@ -1,0 +1,117 @@
+"""Equations that take one of several numbers, or of the pieces of a function, by what they are given: choices of data.
+
+`jnp.where(s > 3, s, 3)` is `jnp.maximum(s, 3)`, and `jnp.floor(s)` is another constant from each whole number on. So
+not comparisons alone choose without a `cond`: what takes the larger of two, a sign, a whole number, a place or an order
+does so as well.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+_FLOATS = 2
+
+
+def decides(equation: Any) -> bool:
+    """Whether an equation chooses by the numbers that it is given."""
+    name = equation.primitive.name
+    if name not in _CHOSEN:
+        return False
+    given, made = equation.invars[0].aval, equation.outvars[0].aval
+    if name == "convert_element_type":
+        return _rank(given.dtype) > _rank(made.dtype)
+    if name in _ALONG:
+        return given.size > made.size
+    if name == "div":
+        return _rank(given.dtype) < _FLOATS
+    return name != "abs" or not jnp.issubdtype(given.dtype, jnp.complexfloating)
+
+
+def compares(equation: Any) -> bool:
+    """Whether an equation holds the numbers that it is given to each other."""
+    return equation.primitive.name in _COMPARISONS
+
+
+def chosen_by(equation: Any, operands: Sequence[Any], results: Sequence[Any]) -> Any:
+    """What it chose: an array that is another one where it takes another of them.
+
+    Args:
+      equation: one that decides.
+      operands: that it was given, in NumPy.
+      results: that it gave.
+    """
+    return _CHOSEN[equation.primitive.name](equation, operands, results)
+
+
+def _rank(dtype: Any) -> int:
+    """By how much a kind of numbers tells apart: truths, whole numbers, all others."""
+    return 0 if jnp.issubdtype(dtype, jnp.bool_) else 1 if jnp.issubdtype(dtype, jnp.integer) else _FLOATS
+
+
+def _given(equation: Any, operands: Sequence[Any], results: Sequence[Any]) -> Any:
+    del equation, operands
+    # What is no number is the same as itself.
+    found = np.asarray(results[-1])
+    return found if found.dtype == bool else np.nan_to_num(found.astype(np.float64))
+
+
+def _larger(equation: Any, operands: Sequence[Any], results: Sequence[Any]) -> Any:
+    del equation, results
+    return np.asarray(operands[0]) > np.asarray(operands[1])
+
+
+def _within(equation: Any, operands: Sequence[Any], results: Sequence[Any]) -> Any:
+    del equation, results
+    low, number, high = map(np.asarray, operands)
+    return (number > low).astype(np.int8) + (number > high)
+
+
+def _below(equation: Any, operands: Sequence[Any], results: Sequence[Any]) -> Any:
+    del equation, results
+    return np.asarray(operands[0]) < 0
+
+
+def _times(equation: Any, operands: Sequence[Any], results: Sequence[Any]) -> Any:
+    del equation
+    number, by, rest = (np.asarray(each, np.float64) for each in (*operands, *results))
+    return np.nan_to_num(np.round((number - rest) / by))
+
+
+def _place(equation: Any, operands: Sequence[Any], results: Sequence[Any]) -> Any:
+    del results
+    array, axes = np.asarray(operands[0]), equation.params["axes"]
+    lying = np.moveaxis(array, axes, range(len(axes))).reshape(math.prod(array.shape[each] for each in axes), -1)
+    return (lying.argmax if "max" in equation.primitive.name else lying.argmin)(0) if lying.size else lying
+
+
+def _order(equation: Any, operands: Sequence[Any], results: Sequence[Any]) -> Any:
+    del results
+    return np.argsort(np.asarray(operands[0]), axis=equation.params["dimension"], kind="stable")
+
+
+def _stands(equation: Any, operands: Sequence[Any], results: Sequence[Any]) -> Any:
+    del equation
+    return np.asarray(operands[0]) == np.asarray(results[0])
+
+
+_TRUTHS = ("eq", "eq_to", "ge", "gt", "le", "le_to", "lt", "lt_to", "ne")
+_COMPARISONS = frozenset((*_TRUTHS, "clamp", "max", "min"))
+# Of one cell nothing is taken.
+_ALONG = ("argmax", "argmin", "reduce_max", "reduce_min")
+_CHOSEN: dict[str, Callable[[Any, Sequence[Any], Sequence[Any]], Any]] = {
+    **dict.fromkeys(_TRUTHS, _given),
+    **dict.fromkeys(("argmax", "argmin", "ceil", "clz", "convert_element_type", "div", "floor"), _given),
+    **dict.fromkeys(("is_finite", "round", "shift_right_arithmetic", "shift_right_logical", "sign", "top_k"), _given),
+    **dict.fromkeys(("max", "min"), _larger),
+    **dict.fromkeys(("reduce_max", "reduce_min"), _place),
+    **dict.fromkeys(("cummax", "cummin"), _stands),
+    "abs": _below,
+    "clamp": _within,
+    "rem": _times,
+    "sort": _order,
+}
