@@ -83,7 +83,8 @@ def _found(name: str, equation: Any, given: Sequence[Bounds]) -> list[Bounds] | 
     if name in _LYING:
         return [_LYING[name]]
     if name == "convert_element_type" and _is_counted(equation.outvars[0].aval.dtype):
-        if not _is_counted(equation.invars[0].aval.dtype):  # what is no number becomes any
+        # What is no number becomes any; of what was clipped on both sides nobody asks for that.
+        if not _is_counted(equation.invars[0].aval.dtype) and math.inf in map(abs, given[0]):
             return None
     if name in _KEEPING.split():
         # What is reduced of no cells is no number among those.

@@ -7,11 +7,12 @@ A loop that ends when all rows are small, and `jnp.where(x.max(0) > 3, ...)` of 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from combinators.choosing.bounds import ANY, Bounds, bounds_of, bounds_of_number, is_decided
 from combinators.choosing.kept import keeping
-from combinators.declared.flow import Flow, dims_of
+from combinators.declared.flow import Flow, dims_of, joined
 from combinators.declared.followed import of_constant, step
 from combinators.equations.deciding import decides
 from combinators.frozen import dataclass
@@ -22,6 +23,8 @@ Dims: TypeAlias = "frozenset[str]"
 """The dimensions of cells that a value is made of, among those that are cut."""
 
 _NONE: Dims = frozenset()
+# What a loop carries is followed for so many turns until nothing more enters.
+_TURNS = 8
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,7 @@ class Chosen:
             return known.get(atom) or Cells(_NONE, nothing)
 
         self._keeping |= keeping(jaxpr)
-        for equation in jaxpr.eqns:
+        for equation in _needed(jaxpr):
             made = self._step(equation, list(map(made_of, equation.invars)))
             known.update(zip(equation.outvars, made, strict=True))
         return list(map(made_of, jaxpr.outvars))
@@ -94,15 +97,16 @@ class Chosen:
             turning = Chosen(self._cut, _NONE, self._found)
             chooses = turning._follow(params["cond_jaxpr"], [*given[:asked], *carry])[0].dims
             self._note(equation, chooses)
-            return self._unknown(equation.outvars, [chooses | each.dims for each in carry])
+            return [_chosen_by(chooses, each) for each in carry]
         if name == "scan":
             fixed, carries = scan_parts(equation)
             last, body = fixed + carries, params["jaxpr"]
             # A turn is given the cells at one place, each by itself.
             slices = list(map(_slice, given[last:]))
             carry = self._carried(body, given[:fixed], given[fixed:last], slices)
-            made = [*carry, *self._follow(body, [*given[:fixed], *carry, *slices])[carries:]]
-            return self._unknown(equation.outvars, [each.dims for each in made])
+            made = self._follow(body, [*given[:fixed], *carry, *slices])[carries:]
+            rows = [each.dims.union(*(one.dims for one in given[last:])) for each in made]
+            return [*carry, *self._unknown(equation.outvars[carries:], rows)]
         if name in CALLS and inner and len(getattr(inner[0], "jaxpr", inner[0]).invars) == len(given):
             return self._follow(inner[0], given)
         # What else holds programs, such as a kernel of Pallas, is run by itself, and cannot be watched.
@@ -121,11 +125,15 @@ class Chosen:
 
     def _carried(self, body: Any, fixed: list[Cells], carry: list[Cells], slices: list[Cells]) -> list[Cells]:
         """What a loop carries: what one turn makes of cells that are cut the next one takes."""
+        carry = [Cells(each.dims, each.flow) for each in carry]
+        for _ in range(_TURNS):
+            after = self._follow(body, [*fixed, *carry, *slices])[: len(carry)]
+            grown = list(map(_either, carry, after))
+            if grown == carry:
+                return carry
+            carry = grown
         variables = getattr(body, "jaxpr", body).invars[len(fixed) :][: len(carry)]
-        carry = self._unknown(variables, [each.dims for each in carry])
-        after = self._follow(body, [*fixed, *carry, *slices])[: len(carry)]
-        grown = self._unknown(variables, list(map(_dims, zip(carry, after, strict=True))))
-        return carry if grown == carry else self._carried(body, fixed, grown, slices)
+        return self._unknown(variables, [_dims([*carry, *fixed, *slices])] * len(carry))
 
     def _unknown(self, variables: Sequence[Any], dims: Sequence[Dims]) -> list[Cells]:
         """Values of which it is not known how cells have entered."""
@@ -139,6 +147,28 @@ class Chosen:
             # A program that is called in two places is one and the same there.
             _, before = self._found.get(id(equation), (equation, _NONE))
             self._found[id(equation)] = equation, before | chooses
+
+
+def _needed(jaxpr: Any) -> list[Any]:
+    """The equations of which results come, in their order."""
+    read = {each for each in jaxpr.outvars if not is_literal(each)}
+    found: list[Any] = []
+    for equation in reversed(jaxpr.eqns):
+        if not read.isdisjoint(equation.outvars):
+            found.append(equation)
+            read.update(each for each in equation.invars if not is_literal(each))
+    return found[::-1]
+
+
+def _either(one: Cells, other: Cells) -> Cells:
+    """A value that is one of two."""
+    flow = joined([one.flow, other.flow], len(one.flow.axes), "a loop")
+    return Cells(one.dims | other.dims, flow)
+
+
+def _chosen_by(dims: Dims, cells: Cells) -> Cells:
+    """A value that some cells have chosen."""
+    return Cells(cells.dims | dims, replace(cells.flow, lost=cells.flow.lost | dims))
 
 
 def _slice(cells: Cells) -> Cells:

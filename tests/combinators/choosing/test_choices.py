@@ -213,6 +213,11 @@ FOLDS: dict[str, Any] = {
     "of one cell": lambda x: jnp.where(x[0] > 0, x.max(), -x.max()),
     "in a loop": lambda x: lax.scan(lambda c, v: (jnp.where(c > 0, c, jnp.maximum(c, v)), None), x.max() - 1, x)[0],
     "by what it multiplies": lambda x: x.max() * (x.sum() > 0),
+    "by a sign": lambda x: x.max() * jnp.sign(x.max()),
+    "rounded": lambda x: jnp.round(jax.nn.sigmoid(x.max())) + x.max(),
+    "clipped": lambda x: jnp.clip(x.max(), 0, 1),
+    "by whole numbers": lambda x: jnp.array([1.0, 2.0])[jnp.clip(x.max(), 0, 1).astype(int)],
+    "by a place": lambda x: jnp.argmax(jnp.stack([x.max(), 0.5])),
 }
 BY_CELLS: dict[str, Any] = {
     "of each cell": lambda x: jnp.where(x > 0, x, -x).sum(),
@@ -234,6 +239,10 @@ def test_a_fold_that_compares_what_it_has_folded_chooses(name: str) -> None:
 @pytest.mark.parametrize("name", BY_CELLS)
 def test_a_fold_that_chooses_for_each_cell_needs_no_numbers(name: str) -> None:
     assert asked(BY_CELLS[name], [CUT], POSITIVE, folds=True).are_told
+
+
+def test_what_no_result_needs_is_no_choice() -> None:
+    assert asked(lambda x: (jnp.sign(x.sum()), x.sum())[1], [CUT], POSITIVE, folds=True).are_told
 
 
 def test_of_fewer_rows_another_choice_is_one_that_no_row_has() -> None:
