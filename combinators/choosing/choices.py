@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from combinators.choosing.chosen import Cells, Chosen, Dims
-from combinators.equations.deciding import decides
+from combinators.equations.deciding import decides, turns_only
 
 # Two ways may lead to the same by chance as well.
 _OFTEN = 3
@@ -63,6 +63,9 @@ class Choices:
         self._compared = {
             self._places[id(equation)] for each in found.values() for equation, _ in each if decides(equation)
         }
+        self._kinks = {
+            self._places[id(equation)] for each in found.values() for equation, _ in each if turns_only(equation)
+        }
         self._seen: set[int] = set()
         self._turning: set[int] = set()
         self._found: list[dict[int, list[tuple[int, float]]]] = []
@@ -100,9 +103,17 @@ class Choices:
         found, self._found = self._found, []
         return list(found)
 
-    def compare(self, whole: Found, near: Found, boxes: Sequence[Found]) -> None:
-        """Tell apart what boxes chose of some numbers and what the whole did, unless it chooses otherwise close by."""
-        for place in self._told:
+    def compare(self, whole: Found, near: Found, boxes: Sequence[Found], *, ordinary: bool = True) -> None:
+        """Tell apart what boxes chose of some numbers and what the whole did, unless it chooses otherwise close by.
+
+        Args:
+          whole: what was chosen of it.
+          near: what was, of operands that were moved by a little.
+          boxes: what each of them chose.
+          ordinary: whether what came of it is no larger than usual: behind that rounding hides what a step adds, and
+            not what a kink hands on.
+        """
+        for place in self._told if ordinary else self._kinks:
             one, others = whole.get(place, ()), [box.get(place, ()) for box in boxes]
             # What rounding may turn is held to nothing.
             if _are_others(near.get(place, ()), one, maps=False):

@@ -110,6 +110,8 @@ class Chosen:
         if name in CALLS and inner and len(getattr(inner[0], "jaxpr", inner[0]).invars) == len(given):
             return self._follow(inner[0], given)
         # What else holds programs, such as a kernel of Pallas, is run by itself, and cannot be watched.
+        if name == "gather" and not given[0].dims:
+            return [_looked_up(equation, given[1])]
         dims, bounds = _dims(given), [each.bounds for each in given]
         flows = (
             step(equation, [each.flow for each in given], self._cut, {})
@@ -169,6 +171,14 @@ def _either(one: Cells, other: Cells) -> Cells:
 def _chosen_by(dims: Dims, cells: Cells) -> Cells:
     """A value that some cells have chosen."""
     return Cells(cells.dims | dims, replace(cells.flow, lost=cells.flow.lost | dims))
+
+
+def _looked_up(equation: Any, places: Cells) -> Cells:
+    """What is taken of something that is the same for all cells: for each place by itself."""
+    beside = equation.params["dimension_numbers"].offset_dims
+    along = iter(places.flow.axes)
+    tags = [None if axis in beside else next(along) for axis in range(len(_shape(equation.outvars[0])))]
+    return Cells(places.dims, places.flow.along(tags))
 
 
 def _slice(cells: Cells) -> Cells:

@@ -127,8 +127,7 @@ def _differ(kernel: Boxed, parts: Parts, way: str, choices: Choices) -> bool | s
             if any(_corner_differs(kernel, parts, run, arrays, whole, corner, move) for corner in others):
                 return True
             boxes = choices.taken()
-            if are_ordinary(whole[0]):
-                choices.compare(chosen, near, boxes)
+            choices.compare(chosen, near, boxes, ordinary=are_ordinary(whole[0]))
         except RaisesError:  # of these numbers nothing is known, such as of a loop that they keep going
             choices.taken()  # what was seen until then
     if not ran:

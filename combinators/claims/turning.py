@@ -120,8 +120,7 @@ class _Asked:
                     return True
                 ran = True
                 self._choices.taken()
-                if are_ordinary(near[0]):
-                    self._choices.compare(chosen, close, boxes)
+                self._choices.compare(chosen, close, boxes, ordinary=are_ordinary(near[0]))
             except RaisesError:  # of these numbers nothing is known
                 self._choices.taken()
         return False if ran and self._choices.are_told else UNTOLD

@@ -32,6 +32,11 @@ def decides(equation: Any) -> bool:
     return name != "abs" or not jnp.issubdtype(given.dtype, jnp.complexfloating)
 
 
+def turns_only(equation: Any) -> bool:
+    """Whether what it gives comes to the same where it takes the other one: no step, but a kink."""
+    return equation.primitive.name in _KINKS
+
+
 def compares(equation: Any) -> bool:
     """Whether an equation holds the numbers that it is given to each other."""
     return equation.primitive.name in _COMPARISONS
@@ -101,12 +106,13 @@ def _stands(equation: Any, operands: Sequence[Any], results: Sequence[Any]) -> A
 
 _TRUTHS = ("eq", "eq_to", "ge", "gt", "le", "le_to", "lt", "lt_to", "ne")
 _COMPARISONS = frozenset((*_TRUTHS, "clamp", "max", "min"))
+_KINKS = frozenset(("abs", "clamp", "cummax", "cummin", "max", "min", "reduce_max", "reduce_min"))
 # Of one cell nothing is taken.
 _ALONG = ("argmax", "argmin", "reduce_max", "reduce_min")
 _CHOSEN: dict[str, Callable[[Any, Sequence[Any], Sequence[Any]], Any]] = {
     **dict.fromkeys(_TRUTHS, _given),
     **dict.fromkeys(("argmax", "argmin", "ceil", "clz", "convert_element_type", "div", "floor"), _given),
-    **dict.fromkeys(("is_finite", "round", "shift_right_arithmetic", "shift_right_logical", "sign", "top_k"), _given),
+    **dict.fromkeys(("round", "shift_right_arithmetic", "shift_right_logical", "sign", "top_k"), _given),
     **dict.fromkeys(("max", "min"), _larger),
     **dict.fromkeys(("reduce_max", "reduce_min"), _place),
     **dict.fromkeys(("cummax", "cummin"), _stands),

@@ -28,7 +28,7 @@ PROGRAMS: dict[str, tuple[Any, tuple[float, float]]] = {
     "shares": (lambda x: jax.lax.reduce_max(jax.lax.logistic(x), (0,)), (0, 1)),
     "magnitudes": (lambda x: jax.lax.max(abs(x), 2.0), (2, np.inf)),
     "more than eight": (lambda x: jax.lax.max(abs(x), 9.0), (0, np.inf)),
-    "of floats": (lambda x: jax.lax.convert_element_type(jax.lax.tanh(x), jnp.int8), (-128, 127)),
+    "of floats": (lambda x: jax.lax.convert_element_type(jax.lax.tanh(x), jnp.int8), (-1, 1)),
 }
 
 

@@ -24,7 +24,6 @@ DECIDING: dict[str, tuple[Any, Any, Any]] = {
     "the whole number below": (lax.floor, X, [-2, 0, 2, 0]),
     "a whole number": (lambda x: lax.convert_element_type(x, jnp.int32), X[:3], [-1, 0, 2]),
     "a truth": (lambda x: lax.convert_element_type(x, bool), np.asarray([0, 2]), [False, True]),
-    "a number that is finite": (lax.is_finite, X, [True, True, True, False]),
     "a quotient": (lambda x: lax.div(x, jnp.int32(4)), np.asarray([3, 9], np.int32), [0, 2]),
     "a remainder": (lambda x: lax.rem(x, jnp.float32(2)), X, [0, 0, 1, 0]),
     "a place": (lambda x: lax.argmax(x, 0, jnp.int32), X[:3], 2),
