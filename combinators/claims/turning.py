@@ -49,9 +49,10 @@ def turn_otherwise(kernel: Boxed, boxes: Sequence[tuple[Parts, Mapping[str, int]
       `UNTOLD` where nothing that was drawn tells.
     """
     whole, parts = boxes[0][0], {tuple(part.box.values()): part for part, _ in boxes}
-    programs = {sizes: _pulled(part, part.boxes) for sizes, part in parts.items()}
-    programs[tuple(whole.sizes.values())] = _pulled(whole, [whole.sizes])
-    if None in programs.values():
+    found = {sizes: _pulled(part, part.boxes) for sizes, part in parts.items()}
+    found[tuple(whole.sizes.values())] = _pulled(whole, [whole.sizes])
+    programs = {sizes: each for sizes, each in found.items() if each is not None}
+    if len(programs) < len(found):
         return False
     listed = {sizes: (pulled, _made_of(kernel, whole, program)) for sizes, (program, pulled) in programs.items()}
     choices = Choices(listed, list(whole.sizes), frozenset())
