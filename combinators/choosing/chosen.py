@@ -101,9 +101,10 @@ class Chosen:
         if name == "scan":
             fixed, carries = scan_parts(equation)
             last, body = fixed + carries, params["jaxpr"]
-            # A turn is given the cells at one place, each by itself.
-            slices = list(map(_slice, given[last:]))
-            carry = self._carried(body, given[:fixed], given[fixed:last], slices)
+            # A turn is given the cells at one place, each by itself; in what it hands on they meet those of the next.
+            slices, meeting = list(map(_slice, given[last:])), list(map(_met_slice, given[last:]))
+            quiet = Chosen(self._cut, self._folds)
+            carry = quiet._carried(body, given[:fixed], given[fixed:last], meeting)
             made = self._follow(body, [*given[:fixed], *carry, *slices])[carries:]
             rows = [each.dims.union(*(one.dims for one in given[last:])) for each in made]
             return [*carry, *self._unknown(equation.outvars[carries:], rows)]
@@ -185,6 +186,12 @@ def _slice(cells: Cells) -> Cells:
     """What one turn of a loop is given: one cell of what lies along the first axis, by itself if none have met."""
     alone = dims_of(cells.flow.axes[:1]) - dims_of(cells.flow.axes[1:]) - cells.met
     return Cells(cells.dims - alone, cells.flow.along(cells.flow.axes[1:]))
+
+
+def _met_slice(cells: Cells) -> Cells:
+    """The same, of all turns together."""
+    flow = cells.flow.losing(cells.flow.axes[:1])
+    return Cells(cells.dims, flow.along(cells.flow.axes[1:]))
 
 
 def _dims(values: Sequence[Cells]) -> Dims:

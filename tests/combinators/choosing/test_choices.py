@@ -207,11 +207,17 @@ def test_programs_that_choose_in_other_places_are_compared_too() -> None:
     assert asked(by_size, [CUT], BOTH, OTHERS, BOTH).are_told
 
 
+def total(x: Any) -> Any:
+    return lax.scan(lambda c, v: (c + v, None), 0.0, x)[0]
+
+
 FOLDS: dict[str, Any] = {
     "of what is folded": lambda x: jnp.where(x.max() > 0, x.max(), -x.max()),
     "spread over cells again": lambda x: jnp.where(jnp.broadcast_to(x.max(), x.shape) > 0, x, -x).max(),
     "of one cell": lambda x: jnp.where(x[0] > 0, x.max(), -x.max()),
     "in a loop": lambda x: lax.scan(lambda c, v: (jnp.where(c > 0, c, jnp.maximum(c, v)), None), x.max() - 1, x)[0],
+    "of what a loop has folded": lambda x: jnp.where(total(x) > 0, total(x), -total(x)),
+    "in the loop that folds": lambda x: lax.scan(lambda c, v: (jnp.where(c + v > 0, c + v, -c), None), 0.0, x)[0],
     "by what it multiplies": lambda x: x.max() * (x.sum() > 0),
     "by a sign": lambda x: x.max() * jnp.sign(x.max()),
     "rounded": lambda x: jnp.round(jax.nn.sigmoid(x.max())) + x.max(),
