@@ -3,8 +3,8 @@
 Where a box chooses as the whole does it comes to the same by chance: `lax.cond(x.sum() > 0, f, g)` is no kernel of one
 cell, and of most numbers all boxes take the branch of the whole. So what cells that are cut choose together tells
 something only of numbers of which some box chooses otherwise. A loop of `jax.vmap` goes on for each row by itself; of
-others it may be that a turn more changes nothing. A fold chooses by what it has folded where it compares that:
-`jnp.where(x.max(0) > 3, ...)`.
+others it may be that a turn more changes nothing. A fold chooses by what it has folded where it compares, rounds or
+clips that: `jnp.where(x.max(0) > 3, ...)`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from combinators.choosing.chosen import Cells, Chosen, Dims
+from combinators.choosing.chosen import Cells, Choice, Chosen, Dims
 from combinators.equations.deciding import decides, turns_only
 
 # Two ways may lead to the same by chance as well.
@@ -38,37 +38,42 @@ class Choices:
       programs: closed jaxprs, by the sizes of what they take, each with the cells that its operands are made of.
       dims: in the order of those sizes.
       folds: the dimensions of cells that are folded, among those that are cut.
+      compares: whether what they have come to may choose without a `cond`.
     """
 
-    def __init__(self, programs: Mapping[Sizes, tuple[Any, Sequence[Cells]]], dims: Sequence[str], folds: Dims) -> None:
+    def __init__(
+        self,
+        programs: Mapping[Sizes, tuple[Any, Sequence[Cells]]],
+        dims: Sequence[str],
+        folds: Dims,
+        *,
+        compares: bool = True,
+    ) -> None:
         cut = frozenset[str]().union(*(each.dims for _, operands in programs.values() for each in operands))
-        found = {sizes: Chosen(cut, folds).of(*program) for sizes, program in programs.items()}
+        found = {sizes: Chosen(cut, folds, compares=compares).of(*program) for sizes, program in programs.items()}
         sizes = {each: dict(zip(dims, each, strict=True)) for each in found}
         alike = len({len(each) for each in found.values()}) == 1
         together = [
             not alike
-            or len({_of_each(*each[place], sizes[own]) for own, each in found.items()}) > 1
-            or any(decides(each[place][0]) for each in found.values())
+            or len({_of_each(each[place], sizes[own]) for own, each in found.items()}) > 1
+            or any(each[place].together for each in found.values())
             for place in range(max(map(len, found.values())))
         ]
         self._maps = bool(cut - folds)
         # Programs that choose in other places are held to each other in what they choose at all.
         self._places = {
-            id(equation): place if alike else 0
-            for each in found.values()
-            for place, (equation, _) in enumerate(each)
+            id(each.equation): place if alike else 0
+            for own in found.values()
+            for place, each in enumerate(own)
             if together[place]
         }
         self._told = dict.fromkeys(self._places.values(), 0)
-        self._compared = {
-            self._places[id(equation)] for each in found.values() for equation, _ in each if decides(equation)
-        }
-        self._kinks = {
-            self._places[id(equation)] for each in found.values() for equation, _ in each if turns_only(equation)
-        }
+        chosen = [each.equation for own in found.values() for each in own if id(each.equation) in self._places]
+        self._compared = {self._places[id(each)] for each in chosen if decides(each)}
+        self._kinks = self._told.keys() - {self._places[id(each)] for each in chosen if not turns_only(each)}
         self._seen: set[int] = set()
         self._turning: set[int] = set()
-        self._found: list[dict[int, list[tuple[int, float]]]] = []
+        self._found: list[dict[int, list[tuple[Any, float]]]] = []
 
     @property
     def are_none(self) -> bool:
@@ -143,9 +148,14 @@ def is_other(box: Any, whole: Any, *, maps: bool) -> bool:
     return not np.isin(box, whole).all() or (not maps and not np.isin(whole, box).all())
 
 
-def _of_each(equation: Any, dims: Dims, sizes: Mapping[str, int]) -> float:
+def _of_each(choice: Choice, sizes: Mapping[str, int]) -> float:
     """How many choices there are for one of the cells that choose: of any number of them as many, if each does."""
-    choice = (
-        equation.params["cond_jaxpr"].out_avals[0] if equation.primitive.name == "while" else equation.invars[0].aval
-    )
-    return math.prod(choice.shape) / max(1, math.prod(sizes[dim] for dim in dims))
+    return math.prod(_choosing(choice.equation).shape) / max(1, math.prod(sizes[dim] for dim in choice.dims))
+
+
+def _choosing(equation: Any) -> Any:
+    """The type of what chooses: of a loop what it goes on by, of a `cond` which branch, else all that is compared."""
+    if equation.primitive.name == "while":
+        return equation.params["cond_jaxpr"].out_avals[0]
+    operands = equation.invars[:1] if equation.primitive.name == "cond" else equation.invars
+    return max((each.aval for each in operands), key=lambda aval: math.prod(aval.shape))

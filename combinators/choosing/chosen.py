@@ -1,7 +1,8 @@
-"""Where cells that are cut choose together in a program: at each `cond`, `while`, and where a fold compares.
+"""Where cells that are cut choose together in a program: at each `cond`, `while`, and by what they have come to.
 
 A loop that ends when all rows are small, and `jnp.where(x.max(0) > 3, ...)` of what has been folded, are such choices;
-`jnp.where(x > 3, ...)` is one of each cell.
+`jnp.where(x > 3, ...)` is one of each cell. A map that compares `x.max(0)` is refused by its program; where that does
+not tell how cells have met (a total by a `scan`), what chooses by it is such a choice as well.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any, TypeAlias
 
 from combinators.choosing.bounds import ANY, Bounds, bounds_of, bounds_of_number, is_decided
 from combinators.choosing.kept import keeping
-from combinators.declared.flow import Flow, dims_of, joined
+from combinators.declared.flow import OTHER, Flow, dims_of, joined
 from combinators.declared.followed import of_constant, step
 from combinators.equations.deciding import decides
 from combinators.frozen import dataclass
@@ -34,7 +35,7 @@ class Cells:
     Attributes:
       dims: the dimensions of those that are cut.
       flow: how those have entered.
-      bounds: between which numbers it lies, if it is a whole one.
+      bounds: between which numbers it lies.
     """
 
     dims: Dims
@@ -47,21 +48,40 @@ class Cells:
         return self.flow.lost.union(self.flow.reads, self.flow.picked)
 
 
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """An equation at which cells that are cut choose.
+
+    Attributes:
+      equation: of a jaxpr.
+      dims: of these cells.
+      together: whether these are known to have met; else there may be a choice for each, if there are so many.
+    """
+
+    equation: Any
+    dims: Dims
+    together: bool
+
+
 class Chosen:
     """Follows a program to the equations at which cells that are cut choose.
 
     Args:
       cut: the dimensions of these cells.
       folds: those of them that are folded.
+      compares: whether what they have come to may choose without a `cond`.
+      found: what has been found before.
     """
 
-    def __init__(self, cut: Dims, folds: Dims, found: dict[int, tuple[Any, Dims]] | None = None) -> None:
-        self._cut, self._folds = cut, folds
+    def __init__(
+        self, cut: Dims, folds: Dims, *, compares: bool = True, found: dict[int, Choice] | None = None
+    ) -> None:
+        self._cut, self._folds, self._compares = cut, folds, compares
         self._found = {} if found is None else found
         self._keeping: set[int] = set()
 
-    def of(self, program: Any, operands: Sequence[Cells]) -> list[tuple[Any, Dims]]:
-        """These equations of a closed jaxpr, each once, with the cells that choose."""
+    def of(self, program: Any, operands: Sequence[Cells]) -> list[Choice]:
+        """These equations of a closed jaxpr, each once."""
         self._follow(program, operands)
         return list(self._found.values())
 
@@ -94,7 +114,7 @@ class Chosen:
             asked, fixed = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
             carry = self._carried(params["body_jaxpr"], given[asked:fixed], given[fixed:], [])
             # What is compared to end a loop is told by how often it turns.
-            turning = Chosen(self._cut, _NONE, self._found)
+            turning = Chosen(self._cut, self._folds, compares=False, found=self._found)
             chooses = turning._follow(params["cond_jaxpr"], [*given[:asked], *carry])[0].dims
             self._note(equation, chooses)
             return [_chosen_by(chooses, each) for each in carry]
@@ -103,16 +123,15 @@ class Chosen:
             last, body = fixed + carries, params["jaxpr"]
             # A turn is given the cells at one place, each by itself; in what it hands on they meet those of the next.
             slices, meeting = list(map(_slice, given[last:])), list(map(_met_slice, given[last:]))
-            quiet = Chosen(self._cut, self._folds)
+            quiet = Chosen(self._cut, self._folds, compares=False)
             carry = quiet._carried(body, given[:fixed], given[fixed:last], meeting)
             made = self._follow(body, [*given[:fixed], *carry, *slices])[carries:]
-            rows = [each.dims.union(*(one.dims for one in given[last:])) for each in made]
-            return [*carry, *self._unknown(equation.outvars[carries:], rows)]
+            return [*carry, *(_stacked(each, given[last:], self._cut) for each in made)]
         if name in CALLS and inner and len(getattr(inner[0], "jaxpr", inner[0]).invars) == len(given):
             return self._follow(inner[0], given)
-        # What else holds programs, such as a kernel of Pallas, is run by itself, and cannot be watched.
         if name == "gather" and not given[0].dims:
             return [_looked_up(equation, given[1])]
+        # What else holds programs, such as a kernel of Pallas, is run by itself, and cannot be watched.
         dims, bounds = _dims(given), [each.bounds for each in given]
         flows = (
             step(equation, [each.flow for each in given], self._cut, {})
@@ -120,10 +139,11 @@ class Chosen:
             else [Flow((None,) * len(_shape(out))) for out in equation.outvars]
         )
         made = [Cells(dims, *each) for each in zip(flows, bounds_of(equation, bounds), strict=True)]
-        # What it reduces it may be the first to bring together; that is no choice of what was.
-        values = made[:1] if name in CELLWISE else given
-        if decides(equation) and id(equation) not in self._keeping and not is_decided(equation, bounds):
-            self._note(equation, self._folds & dims & _NONE.union(*(each.met for each in values)))
+        if self._compares and decides(equation) and id(equation) not in self._keeping:
+            # What it reduces it may be the first to bring together; that is no choice of what was.
+            values = made[:1] if name in CELLWISE else given
+            if not is_decided(equation, bounds):
+                self._note_met(equation, dims, values)
         return made
 
     def _carried(self, body: Any, fixed: list[Cells], carry: list[Cells], slices: list[Cells]) -> list[Cells]:
@@ -145,11 +165,17 @@ class Chosen:
             for variable, each in zip(variables, dims, strict=True)
         ]
 
-    def _note(self, equation: Any, chooses: Dims) -> None:
+    def _note_met(self, equation: Any, dims: Dims, values: Sequence[Cells]) -> None:
+        """Cells that have met in some values choose; where that is not known of them, each may be by itself."""
+        met, lost = (_NONE.union(*each) for each in zip(*((each.met, each.flow.lost) for each in values), strict=True))
+        certain = dims & (self._folds & met | met - lost)
+        self._note(equation, dims & met, together=bool(certain))
+
+    def _note(self, equation: Any, chooses: Dims, *, together: bool = False) -> None:
         if chooses:
             # A program that is called in two places is one and the same there.
-            _, before = self._found.get(id(equation), (equation, _NONE))
-            self._found[id(equation)] = equation, before | chooses
+            before = self._found.get(id(equation), Choice(equation, _NONE, together))
+            self._found[id(equation)] = Choice(equation, before.dims | chooses, before.together or together)
 
 
 def _needed(jaxpr: Any) -> list[Any]:
@@ -190,8 +216,17 @@ def _slice(cells: Cells) -> Cells:
 
 def _met_slice(cells: Cells) -> Cells:
     """The same, of all turns together."""
-    flow = cells.flow.losing(cells.flow.axes[:1])
+    flow = cells.flow.reading(cells.flow.axes[:1], "a loop")
     return Cells(cells.dims, flow.along(cells.flow.axes[1:]))
+
+
+def _stacked(row: Cells, rows: Sequence[Cells], cut: Dims) -> Cells:
+    """What all turns of a loop give, beside each other along the first axis, as what they were given was."""
+    dims = row.dims.union(*(each.dims for each in rows))
+    along = {each.flow.axes[0] for each in rows} - {None}
+    tag = next(iter(along), None) if len(along) < 2 else OTHER
+    unknown = dims & cut if tag is OTHER else _NONE
+    return Cells(dims, replace(row.flow, axes=(tag, *row.flow.axes), lost=row.flow.lost | unknown))
 
 
 def _dims(values: Sequence[Cells]) -> Dims:

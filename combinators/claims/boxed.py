@@ -112,7 +112,8 @@ def _differ(kernel: Boxed, parts: Parts, way: str, choices: Choices) -> bool | s
     run = parts.runs(way, effort, choices)
     ends, between = parts.corners[:2], parts.corners[2:]
     asked = itertools.chain(
-        draws(kernel.signature, parts, effort), _at_edges(kernel.signature, parts, run, choices, effort)
+        draws(kernel.signature, parts, effort, chooses=not choices.are_none),
+        _at_edges(kernel.signature, parts, run, choices, effort),
     )
     for number, (arrays, move) in enumerate(asked):
         effort.begin(effort.left // _SHARES)

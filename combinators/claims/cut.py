@@ -44,7 +44,7 @@ class Boxed:
       merge: two states, the left one first, to one; None where no cut dimension is folded.
       show: what the kernel gives, merged, to what is compared.
       at: gives the closed jaxpr of the kernel on blocks of some sizes; None where it does not take them.
-      compares: whether what it compares is a choice of somebody else's code, where cells are folded.
+      compares: whether what it compares is a choice of somebody else's code.
     """
 
     signature: Signature
@@ -131,10 +131,10 @@ class Parts:
 
     def choices(self, kernel: Boxed) -> Choices:
         """What cells that are cut choose together; a coordinate is in each box what it is in the whole."""
-        folds = self.cut - frozenset(self.mapped) if kernel.compares else frozenset[str]()
+        folds = self.cut - frozenset(self.mapped)
         made_of = [cells(operand, self.cut) for operand in kernel.signature.operands]
         programs = {sizes: (program, made_of) for sizes, program in self.programs.items()}
-        return Choices(programs, list(self.sizes), folds)
+        return Choices(programs, list(self.sizes), folds, compares=kernel.compares)
 
     @property
     def cut(self) -> frozenset[str]:

@@ -57,7 +57,9 @@ Move = Callable[..., Any]
 """From an array to one that is the same but for rounding, or exactly the same."""
 
 
-def draws(signature: Signature, parts: Parts, effort: Effort) -> Iterator[tuple[list[Any], Move]]:
+def draws(
+    signature: Signature, parts: Parts, effort: Effort, *, chooses: bool = False
+) -> Iterator[tuple[list[Any], Move]]:
     """Operands, and how they are moved to see what rounding does.
 
     They are of a few units, then of more and of less, and not finite where a kernel looks for that.
@@ -66,12 +68,14 @@ def draws(signature: Signature, parts: Parts, effort: Effort) -> Iterator[tuple[
       signature: of the kernel, without an ellipsis.
       parts: what is run of it.
       effort: what runs of it may still take.
+      chooses: whether cells that are cut are known to choose together.
     """
     sizes, program = parts.sizes, parts.programs[tuple(parts.sizes.values())]
     # Of two parts that give one number chance alone may make that equal.
     told = min((math.prod(aval.shape) for aval in program.out_avals), default=1) * max(1, len(parts.boxes) - 1)
     rounds = min(_ROUNDS, -(-_FEW // max(1, told)))
     fixed, turning = stay(signature, program), any(map(turns, parts.programs.values()))
+    together = turning or bool(parts.joined) or chooses
 
     def changed(change: Callable[..., Any], arrays: Sequence[Any], *by: Any) -> list[Any]:
         return [array if still else change(array, *by) for array, still in zip(arrays, fixed, strict=True)]
@@ -80,7 +84,7 @@ def draws(signature: Signature, parts: Parts, effort: Effort) -> Iterator[tuple[
         yield arrays, moved
     if any(map(selects, (*parts.programs.values(), *parts.joined.values()))):
         rng, before = np.random.default_rng(0), effort.left
-        often = _OFTENER if turning or parts.joined else _OFTEN
+        often = _OFTENER if together else _OFTEN
         for number, arrays in enumerate(drawn(signature, program, sizes, often, rounds)):
             if before - effort.left + number * cells_of(program) // _NUMBERS > _CHEAP:
                 break
@@ -102,7 +106,7 @@ def draws(signature: Signature, parts: Parts, effort: Effort) -> Iterator[tuple[
         # What looks for one among all cells finds it in one box alone.
         for arrays, number in itertools.product(drawn(signature, program, sizes, 2 * turning), numbers):
             yield changed(planted, arrays, number, math.inf), moved
-    if turning or parts.joined:
+    if together:
         yield from _about_numbers(signature, parts, changed)
 
 
@@ -165,15 +169,20 @@ Way = tuple[Sequence[float], Callable[[float], list[Any]]]
 
 
 def ways_of(signature: Signature, parts: Parts) -> Iterator[Way]:
-    """Operands that grow from small to large, or from below zero to above it: all of them, then each alone."""
+    """Operands that grow, all of them, then each alone."""
     program, rng = parts.programs[tuple(parts.sizes.values())], np.random.default_rng(0)
     fixed = stay(signature, program)
     free = [number for number, still in enumerate(fixed) if not still]
     for which in (free, *([[number] for number in free] if len(free) > 1 else [])):
         for number, arrays in enumerate(drawn(signature, program, parts.sizes, _WAYS)):
             streaks = [streaked(each, rng) if number % 2 and at in free else each for at, each in enumerate(arrays)]
-            yield _POWERS, partial(_changed, streaks, frozenset(which), lambda each, step: scaled(each, 10.0**step))
-            yield _SHIFTS, partial(_changed, streaks, frozenset(which), shifted)
+            yield from grown(streaks, which)
+
+
+def grown(arrays: Sequence[Any], which: Collection[int]) -> Iterator[Way]:
+    """Some of these arrays growing from small to large, then from below zero to above it."""
+    yield _POWERS, partial(_changed, arrays, frozenset(which), lambda each, step: scaled(each, 10.0**step))
+    yield _SHIFTS, partial(_changed, arrays, frozenset(which), shifted)
 
 
 def _changed(

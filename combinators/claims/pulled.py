@@ -19,7 +19,7 @@ from combinators.claims.draws import selects, turns
 from combinators.claims.fewer import asked_at
 from combinators.claims.running import Run, told
 from combinators.claims.slopes import pullback
-from combinators.claims.turning import turn_otherwise
+from combinators.claims.turning import DIFFERING, turn_otherwise
 from combinators.declared.compared import differ
 from combinators.declared.drawn import drawn, moved
 from combinators.declared.runnable import equations_in
@@ -35,8 +35,6 @@ _SHARE = 1 / 4
 _ENOUGH = 1 / 1024
 # Boxes that are asked beside each other, of so many equations together: that may be compiled.
 _MOST_BOXES, _MOST_EQUATIONS = 64, 256
-# At a kink one draw may differ by chance.
-_DIFFERING = 2
 
 
 def pulls_otherwise(kernel: Boxed, box: Mapping[str, int]) -> bool | str:
@@ -136,7 +134,7 @@ def _pull_otherwise(kernel: Boxed, boxes: Sequence[tuple[Parts, Corner]], *, cov
             again = partial(_moved, cut, given)
             yield differ(one, cut(given), near, again, exact=False, allowed=parts.tolerances)
 
-    return told([*pulled, *nothing], asked, _DIFFERING)
+    return told([*pulled, *nothing], asked, DIFFERING)
 
 
 def _how_often(program: Any) -> int:

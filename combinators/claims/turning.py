@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import jax
@@ -18,20 +17,22 @@ from combinators.choosing.choices import UNTOLD, Choices
 from combinators.choosing.chosen import Cells
 from combinators.choosing.edges import edges
 from combinators.claims.cut import Boxed, Parts, Sizes, cells, cells_along, joined_leaves, operand_axes, slices
-from combinators.claims.draws import draws
+from combinators.claims.draws import draws, grown
 from combinators.claims.running import runner
 from combinators.claims.slopes import cotangents_of, pulled_by, sloped
 from combinators.declared.compared import are_ordinary, differ
-from combinators.declared.drawn import drawn, moved, scaled, shifted, streaked
+from combinators.declared.drawn import drawn, moved, streaked
 from combinators.declared.runnable import INTERPRETED, RaisesError, apart, ways
 from combinators.equations.effort import Effort
 
 # What all runs in NumPy may take, in small equations, and one draw of what is left.
 _EFFORT, _SHARES = 1 << 18, 4
+# At a kink one draw may differ by chance.
+DIFFERING = 2
 # Cotangents are of any size between these powers of ten.
 _LEAST, _MOST = -2, 3
-# So often cotangents grow, by powers of ten and by what is added.
-_WAYS, _POWERS, _SHIFTS = 4, range(-3, 5), range(-3, 4)
+# So often cotangents grow.
+_WAYS = 4
 
 Numbers = Sequence[Any]
 Drawn = tuple[list[Any], Callable[..., Any]]
@@ -55,7 +56,8 @@ def turn_otherwise(kernel: Boxed, boxes: Sequence[tuple[Parts, Mapping[str, int]
     if len(programs) < len(found):
         return False
     listed = {sizes: (pulled, _made_of(kernel, whole, program)) for sizes, (program, pulled) in programs.items()}
-    choices = Choices(listed, list(whole.sizes), frozenset())
+    # What is compared without a `cond` is followed (`declared.derivative`).
+    choices = Choices(listed, list(whole.sizes), frozenset(), compares=False)
     if choices.are_none:
         return False
     if INTERPRETED not in ways([program for _, program in programs.values()]):
@@ -105,7 +107,7 @@ class _Asked:
 
     def differ(self) -> bool | str:
         """Whether some draw tells that they differ, or that none could."""
-        ran = False
+        ran, differing = False, 0
         for arrays, move in itertools.chain(self._draws(), self._edges()):
             self._effort.begin(self._effort.left // _SHARES)
             try:
@@ -117,29 +119,31 @@ class _Asked:
                 def again(way: int, given: Numbers = arrays, move: Callable[..., Any] = move) -> list[Any]:
                     return self._of_boxes([move(each, way) for each in given])
 
-                if differ(near[0], found, near[1], again, exact=False, allowed=self._whole.tolerances):
-                    return True
                 ran = True
+                if differ(near[0], found, near[1], again, exact=False, allowed=self._whole.tolerances):
+                    differing += 1
+                    if differing == DIFFERING:
+                        return True
                 self._choices.taken()
                 self._choices.compare(chosen, close, boxes, ordinary=are_ordinary(near[0]))
             except RaisesError:  # of these numbers nothing is known
                 self._choices.taken()
-        return False if ran and self._choices.are_told else UNTOLD
+        return False if ran and not differing and self._choices.are_told else UNTOLD
 
     def _draws(self) -> Iterator[Drawn]:
         rng = np.random.default_rng(0)
         for arrays, move in draws(self._kernel.signature, self._whole, self._effort):
-            yield [*arrays, *self._cotangents(rng)], move
+            if move is moved:  # else there are ties, at which slopes may be any
+                yield [*arrays, *self._cotangents(rng)], move
 
     def _edges(self) -> Iterator[Drawn]:
         rng, program = np.random.default_rng(1), self._whole.programs[tuple(self._whole.sizes.values())]
         for arrays in drawn(self._kernel.signature, program, self._whole.sizes, _WAYS):
-            grown = self._cotangents(rng)
-            for steps, change in ((_POWERS, _powered), (_SHIFTS, shifted)):
-                at = partial(_changed, arrays, grown, change)
+            given = [*arrays, *self._cotangents(rng)]
+            for steps, at in grown(given, range(len(arrays), len(given))):
                 try:
-                    for given in edges(steps, at, self._chosen):
-                        yield given, moved
+                    for each in edges(steps, at, self._chosen):
+                        yield each, moved
                 except RaisesError:
                     self._choices.taken()
 
@@ -175,11 +179,3 @@ class _Asked:
                     axes = operand_axes(kernel.signature.operands[number])
                     array[slices(axes, {**corner, **place}, box, part.sizes, array)] += next(slopes)
         return total
-
-
-def _changed(arrays: Numbers, cotangents: Numbers, change: Callable[[Any, float], Any], step: float) -> list[Any]:
-    return [*arrays, *(change(each, step) for each in cotangents)]
-
-
-def _powered(array: Any, step: float) -> Any:
-    return scaled(array, 10.0**step)

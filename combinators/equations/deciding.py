@@ -2,7 +2,7 @@
 
 `jnp.where(s > 3, s, 3)` is `jnp.maximum(s, 3)`, and `jnp.floor(s)` is another constant from each whole number on. So
 not comparisons alone choose without a `cond`: what takes the larger of two, a sign, a whole number, a place or an order
-does so as well.
+does so as well, and so does what is flat on one side: `jax.nn.sigmoid(s - 1e6)` is zero of all usual numbers.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 
 _FLOATS = 2
+# What is less beside ones may as well be zero.
+_LITTLE = 1e-6
 
 
 def decides(equation: Any) -> bool:
@@ -81,6 +83,16 @@ def _below(equation: Any, operands: Sequence[Any], results: Sequence[Any]) -> An
     return np.asarray(operands[0]) < 0
 
 
+def _above(equation: Any, operands: Sequence[Any], results: Sequence[Any]) -> Any:
+    del equation, results
+    return np.real(operands[0]) > 0
+
+
+def _vanishes(equation: Any, operands: Sequence[Any], results: Sequence[Any]) -> Any:
+    del equation, operands
+    return np.abs(np.asarray(results[0])) < _LITTLE
+
+
 def _times(equation: Any, operands: Sequence[Any], results: Sequence[Any]) -> Any:
     del equation
     number, by, rest = (np.asarray(each, np.float64) for each in (*operands, *results))
@@ -116,6 +128,8 @@ _CHOSEN: dict[str, Callable[[Any, Sequence[Any], Sequence[Any]], Any]] = {
     **dict.fromkeys(("max", "min"), _larger),
     **dict.fromkeys(("reduce_max", "reduce_min"), _place),
     **dict.fromkeys(("cummax", "cummin"), _stands),
+    **dict.fromkeys(("atan", "atan2", "erf", "erfc", "logistic", "tanh"), _above),
+    **dict.fromkeys(("exp", "exp2"), _vanishes),
     "abs": _below,
     "clamp": _within,
     "rem": _times,

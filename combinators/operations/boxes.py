@@ -40,6 +40,10 @@ _EACH_BY_ITSELF = (
     "Choose for each cell (`jnp.where`; `jax.vmap` makes it of a choice and ends a loop for each row), write [dim] for "
     "what it needs whole, or do not cut these axes."
 )
+_CHOOSE_BEHIND = (
+    "Choose where all is folded (a Map behind the fold, `present` of an aggregator) or for each cell before it, write "
+    "[dim] for what it needs whole, or do not cut these axes."
+)
 _FROM_OPERANDS = (
     "Compute from operands alone: random numbers come from tp.random, places from coordinates (`@dim`), "
     "and what changes is an operand."
@@ -157,12 +161,18 @@ def check_numbers(
             )
         )
     if known.get(box) == _UNTOLD:
+        folds = is_state and shaped.operation.over is None
+        chooses = (
+            "it chooses by what it has folded (`jnp.where`, `jnp.clip`, `jax.nn.sigmoid`, `jax.lax.cond`, a loop)"
+            if folds
+            else "cells choose together which way it takes (`jax.lax.cond`, a loop, what they come to)"
+        )
         raise not_of_any_size(
             shaped,
             sizes,
-            "cells choose together which way it takes (`jax.lax.cond`, a loop); of all that was tried such boxes chose "
-            "as the whole does, so whether they come to the same is not known",
-            remedy=_EACH_BY_ITSELF,
+            f"{chooses}; of all that was tried such boxes chose as the whole does, so whether they come to the same is "
+            "not known",
+            remedy=_CHOOSE_BEHIND if folds else _EACH_BY_ITSELF,
         )
     if found := known.get(box):
         gives = "pulls back" if found == _PULLS else "gives"

@@ -238,8 +238,11 @@ BY_CELLS: dict[str, Any] = {
 def test_a_fold_that_compares_what_it_has_folded_chooses(name: str) -> None:
     assert not asked(FOLDS[name], [CUT], POSITIVE, POSITIVE, POSITIVE, folds=True).are_told
     assert asked(FOLDS[name], [CUT], *[BOTH, OTHERS] * 3, folds=True).are_told
-    # Of what is mapped the program tells whether it mixes cells.
-    assert asked(FOLDS[name], [CUT], POSITIVE).are_told
+
+
+@pytest.mark.parametrize("name", FOLDS)
+def test_a_map_that_compares_what_it_has_mixed_chooses_as_well(name: str) -> None:
+    assert not asked(FOLDS[name], [CUT], POSITIVE, POSITIVE, POSITIVE).are_told
 
 
 @pytest.mark.parametrize("name", BY_CELLS)
@@ -261,3 +264,38 @@ def test_of_fewer_rows_another_choice_is_one_that_no_row_has() -> None:
 def test_of_fewer_cells_that_are_folded_one_that_some_lack_is_another() -> None:
     whole = np.asarray([True, False, True])
     assert is_other(whole[:1], whole, maps=False) and not is_other(whole[:2], whole, maps=False)
+
+
+MAPS: dict[str, Any] = {
+    "by a total": lambda x: x + jax.nn.relu(total(x) - 40),
+    "clipped": lambda x: x + jnp.clip(total(x), -1e6, 1e6),
+    "of what came so far": lambda x: jax.nn.relu(lax.scan(lambda c, v: (c + v, c + v), 0.0, x)[1]),
+}
+MAPS_BY_CELLS: dict[str, Any] = {
+    "of each in its turn": lambda x: jax.nn.relu(lax.map(lambda v: 2 * v, x)),
+    "of as many as there are cells": lambda x: jax.nn.relu(x[jnp.arange(len(x))]),
+}
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_a_map_chooses_by_what_a_loop_has_made_of_all_cells(name: str) -> None:
+    assert not asked(MAPS[name], [CUT], POSITIVE, NEGATIVE, POSITIVE).are_told
+
+
+@pytest.mark.parametrize("name", MAPS_BY_CELLS)
+def test_a_map_that_compares_each_cell_needs_no_numbers(name: str) -> None:
+    assert asked(MAPS_BY_CELLS[name], [CUT], POSITIVE).are_told
+
+
+TRUE, FALSE = ({0: [(np.array(each), 0.0)]} for each in (True, False))
+
+
+def test_what_kinks_tell_of_large_numbers_steps_do_not() -> None:
+    def told(function: Any) -> bool:
+        choices = asked(function, [CUT], POSITIVE, folds=True)
+        for _ in range(3):
+            choices.compare(TRUE, TRUE, [FALSE], ordinary=False)
+        return choices.are_told
+
+    assert told(lambda x: lax.clamp(-2.0, x.max(), 2.0))
+    assert not told(lambda x: jnp.where(x.max() > 0, x.max(), 1 - x.max()))

@@ -30,6 +30,9 @@ DECIDING: dict[str, tuple[Any, Any, Any]] = {
     "the largest of rows": (lambda x: lax.reduce_max(x, (0,)), X[:3, None] * np.asarray([1, -1], np.float32), [2, 0]),
     "the largest so far": (lax.cummax, np.asarray([1, 3, 2, 4], np.float32), [True, True, False, True]),
     "an order": (lax.sort, np.asarray([3, 1, 2], np.float32), [1, 2, 0]),
+    "one of two plateaus": (lax.logistic, X, [False, True, True, False]),
+    "one of two plateaus, of complex numbers": (lax.tanh, X.astype(np.complex64), [False, True, True, False]),
+    "nothing": (lax.exp, np.asarray([-20, 1, np.inf], np.float32), [True, False, False]),
     "the largest ones": (lambda x: lax.top_k(x, 1), np.asarray([1, 3, 2], np.float32), [1]),
 }
 SMOOTH: dict[str, tuple[Any, Any]] = {

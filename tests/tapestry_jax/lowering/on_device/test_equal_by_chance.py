@@ -126,6 +126,10 @@ def test_what_is_equal_by_chance_alone_is_refused(name: str, plan: str, dtype: s
         given.compile().lower()
 
 
+def running(v: Any) -> Any:
+    return lax.scan(lambda carried, u: (carried + u, carried + u), jnp.zeros((), v.dtype), v)[1]
+
+
 def folded(fold: Callable[[Any], Any], choose: Callable[[Any], Any], other: Callable[[Any], Any]) -> Any:
     def run(x: Any) -> Any:
         u = fold(x)
@@ -249,6 +253,8 @@ SELDOM: dict[str, Row] = {
     "far from nothing": (flipped_if(lambda v: (v * v).sum() < 1e-12), "n -> n", "n", None),
     "one number in billions": (flipped_if(lambda v: jnp.abs(2 * v).max() == 0.1234567), "n -> n", "n", None),
     "a product": (flipped_if(lambda v: jnp.prod(jnp.exp(v)) < 1e-30), "n -> n", "n", None),
+    "a total by a loop": (lambda v: v + jax.nn.relu(running(v)[-1] - 1e6), "n -> n", "n", None),
+    "a total by a loop, clipped": (lambda v: v + jnp.clip(running(v)[-1], -1e9, -1e8), "n -> n", "n", None),
     "a loop that hardly ever begins": (
         lambda v: lax.while_loop(lambda u: u.sum() > 1e8, lambda u: u / 2, v),
         "n -> n",
@@ -257,6 +263,9 @@ SELDOM: dict[str, Row] = {
     ),
     "of a fold": (lambda x: flipped_if(lambda v: v > 1e9)(x.sum()), "n -> ", "n", Sum),
     "of a fold without a condition": (lambda x: jnp.where((x * x).max() < 0, 0, x.sum()), "n -> ", "n", Sum),
+    "of a fold, on a slope far away": (lambda x: x.sum() + jax.nn.sigmoid(x.max() - 1e6), "n -> ", "n", Sum),
+    "of a fold, by what vanishes": (lambda x: x.sum() + jnp.exp(jnp.minimum(x.max(), 9e5) - 1e6), "n -> ", "n", Sum),
+    "a total by a loop, on a slope": (lambda v: v + jnp.tanh(running(v)[-1] - 1e6), "n -> n", "n", None),
 }
 
 
@@ -276,8 +285,8 @@ def test_the_error_says_that_it_is_not_known() -> None:
         "the kernel of `run` is not right for a box of any size.\n"
         "  signature n -> n\n"
         "  box n=4\n"
-        "  cells choose together which way it takes (`jax.lax.cond`, a loop); of all that was tried such boxes chose "
-        "as the whole does, so whether they come to the same is not known\n"
+        "  cells choose together which way it takes (`jax.lax.cond`, a loop, what they come to); of all that was "
+        "tried such boxes chose as the whole does, so whether they come to the same is not known\n"
         "  Choose for each cell (`jnp.where`; `jax.vmap` makes it of a choice and ends a loop for each row), write "
         "[dim] for what it needs whole, or do not cut these axes."
     )
