@@ -7,8 +7,9 @@ not tell how cells have met (a total by a `scan`), what chooses by it is such a 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, TypeAlias
 
 from combinators.choosing.bounds import ANY, Bounds, bounds_of, bounds_of_number, is_decided
@@ -42,6 +43,13 @@ class Cells:
     flow: Flow
     bounds: Bounds = ANY
 
+    @cached_property
+    def key(self) -> Hashable:
+        """What tells it from others."""
+        flow = self.flow
+        entered = flow.lost, flow.pieced, flow.told, frozenset(flow.reads.items()), frozenset(flow.picked.items())
+        return self.dims, self.bounds, flow.axes, entered
+
     @property
     def met(self) -> Dims:
         """The dimensions of which several cells may have met in one number of it."""
@@ -54,8 +62,8 @@ class Choice:
 
     Attributes:
       equation: of a jaxpr.
-      dims: of these cells.
-      together: whether these are known to have met; else there may be a choice for each, if there are so many.
+      dims: of these cells, and of all others that it is given.
+      together: whether some of these are known to have met; else there may be a choice for each, if there are so many.
     """
 
     equation: Any
@@ -79,13 +87,29 @@ class Chosen:
         self._cut, self._folds, self._compares = cut, folds, compares
         self._found = {} if found is None else found
         self._keeping: set[int] = set()
+        self._composed = _NONE
+        # Loops in loops are followed to the same places again and again.
+        self._known: dict[Hashable, list[Cells]] = {}
+
+    @cached_property
+    def _quiet(self) -> Chosen:
+        """What follows the same cells through turns of loops, for what these hand on."""
+        return Chosen(self._cut, self._folds, compares=False)
 
     def of(self, program: Any, operands: Sequence[Cells]) -> list[Choice]:
         """These equations of a closed jaxpr, each once."""
+        # Windows read the cells beside each; maps of these are asked of numbers.
+        self._composed = _NONE.union(*(each.flow.lost for each in operands)) - self._folds
         self._follow(program, operands)
         return list(self._found.values())
 
     def _follow(self, program: Any, given: Sequence[Cells]) -> list[Cells]:
+        asked = id(program), *(each.key for each in given)
+        if asked not in self._known:
+            self._known[asked] = self._followed(program, given)
+        return self._known[asked]
+
+    def _followed(self, program: Any, given: Sequence[Cells]) -> list[Cells]:
         jaxpr, constants = getattr(program, "jaxpr", program), getattr(program, "consts", ())
         known = dict(zip(jaxpr.invars, given, strict=True))
         known.update(
@@ -123,8 +147,7 @@ class Chosen:
             last, body = fixed + carries, params["jaxpr"]
             # A turn is given the cells at one place, each by itself; in what it hands on they meet those of the next.
             slices, meeting = list(map(_slice, given[last:])), list(map(_met_slice, given[last:]))
-            quiet = Chosen(self._cut, self._folds, compares=False)
-            carry = quiet._carried(body, given[:fixed], given[fixed:last], meeting)
+            carry = self._quiet._carried(body, given[:fixed], given[fixed:last], meeting)
             made = self._follow(body, [*given[:fixed], *carry, *slices])[carries:]
             return [*carry, *(_stacked(each, given[last:], self._cut) for each in made)]
         if name in CALLS and inner and len(getattr(inner[0], "jaxpr", inner[0]).invars) == len(given):
@@ -168,8 +191,8 @@ class Chosen:
     def _note_met(self, equation: Any, dims: Dims, values: Sequence[Cells]) -> None:
         """Cells that have met in some values choose; where that is not known of them, each may be by itself."""
         met, lost = (_NONE.union(*each) for each in zip(*((each.met, each.flow.lost) for each in values), strict=True))
-        certain = dims & (self._folds & met | met - lost)
-        self._note(equation, dims & met, together=bool(certain))
+        if dims & met - self._composed:
+            self._note(equation, dims, together=bool(dims & (self._folds & met | met - lost)))
 
     def _note(self, equation: Any, chooses: Dims, *, together: bool = False) -> None:
         if chooses:

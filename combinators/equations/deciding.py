@@ -15,8 +15,6 @@ import jax.numpy as jnp
 import numpy as np
 
 _FLOATS = 2
-# What is less beside ones may as well be zero.
-_LITTLE = 1e-6
 
 
 def decides(equation: Any) -> bool:
@@ -88,11 +86,6 @@ def _above(equation: Any, operands: Sequence[Any], results: Sequence[Any]) -> An
     return np.real(operands[0]) > 0
 
 
-def _vanishes(equation: Any, operands: Sequence[Any], results: Sequence[Any]) -> Any:
-    del equation, operands
-    return np.abs(np.asarray(results[0])) < _LITTLE
-
-
 def _times(equation: Any, operands: Sequence[Any], results: Sequence[Any]) -> Any:
     del equation
     number, by, rest = (np.asarray(each, np.float64) for each in (*operands, *results))
@@ -129,7 +122,6 @@ _CHOSEN: dict[str, Callable[[Any, Sequence[Any], Sequence[Any]], Any]] = {
     **dict.fromkeys(("reduce_max", "reduce_min"), _place),
     **dict.fromkeys(("cummax", "cummin"), _stands),
     **dict.fromkeys(("atan", "atan2", "erf", "erfc", "logistic", "tanh"), _above),
-    **dict.fromkeys(("exp", "exp2"), _vanishes),
     "abs": _below,
     "clamp": _within,
     "rem": _times,

@@ -18,8 +18,8 @@ from combinators.errors import FormatError, message
 
 BASE = 3_000_000
 """Calls that any file may cost; the kernels that we ship cost 20,000 each on average."""
-PER_CHARACTER = 100
-"""Calls more for every character of the file; ours cost 10."""
+PER_CHARACTER = 30
+"""Calls more for every character of the file; ours cost 20 at most."""
 
 # Ordinary functions, which raise errors to callers that expect them. An error raised anywhere else, such as where a
 # context of JAX's is left, could leave JAX in the middle of a trace.

@@ -116,7 +116,8 @@ class Compiled(Immutable):
         try:
             return self._jit.lower(*(args or argument_structs(self._schedule, self._mesh)))
         except (TypeError, OverflowError):
-            planned_arguments(self._schedule, args)
+            if args:
+                planned_arguments(self._schedule, args)
             raise
 
     def jaxpr(self) -> Any:

@@ -24,6 +24,7 @@ from tapestry_jax.lowering.on_device.kernels import device_kernels
 from tapestry_jax.lowering.on_device.pad import pad_axis
 from tapestry_jax.lowering.on_device.read import read_blocks
 from tapestry_jax.lowering.on_device.recomputed import kept, recomputed, recomputed_apart
+from tapestry_jax.lowering.on_device.untyped import states_on_device
 from tapestry_jax.lowering.on_device.varying import received, vary, varying_axes
 from tapestry_jax.lowering.padding.valid import (
     asked_for,
@@ -245,7 +246,7 @@ def _alike(shaped: Shaped, blocks: Sequence[Any], state: list[Any], varying: Seq
 
 def finish_fold(schedule: Schedule, step: Finish, here: Here, state: list[Any]) -> list[Any]:
     """Merge the states that loops have added up, and present them; or find what comes before the totals of a scan."""
-    shaped = schedule.graph.shaped(step.node)
+    shaped = states_on_device(schedule.graph.shaped(step.node))
     if shaped.operation.over is not None:
         before = total_before(shaped, dict(step.cuts)[shaped.operation.over], here, state)
         return _as_stored(schedule, step, before)

@@ -16,7 +16,7 @@ from combinators.operations.boxes import check_box, check_numbers, not_of_any_si
 from combinators.operations.dense import Dense
 from combinators.operations.ready import ready
 from combinators.operations.shaped import Shaped
-from tapestry_jax.lowering.on_device.untyped import where_types_are_missing
+from tapestry_jax.lowering.on_device.untyped import states_on_device, where_types_are_missing
 from tapestry_jax.lowering.on_device.varying import vary
 from tapestry_jax.planning.geometry.layout import Cut
 from tapestry_jax.planning.geometry.time_axis import in_time, ring_of
@@ -66,7 +66,7 @@ def device_kernels(
     def varied(leaves: list[Any]) -> list[Any]:
         return [vary(leaf, sorted(axes)) for leaf in leaves]
 
-    looped = replace(shaped, operation=replace(operation, kernel=kernel, dense=dense))
+    looped = replace(shaped, operation=replace(states_on_device(shaped).operation, kernel=kernel, dense=dense))
     return ready(looped, cuts, by_platform=True, finish=varied)
 
 

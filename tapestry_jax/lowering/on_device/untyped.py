@@ -4,12 +4,14 @@ Calls of Pallas are such kernels: `shard_map` asks of each how its results vary,
 say. Derivatives that somebody wrote are another, where a loop of theirs starts from a constant (`jnp.zeros`), since
 nothing is known of their program before it runs. What one device computes of its own blocks needs no answer: it is
 computed in a region that is not checked, forwards and backwards, between blocks and results that vary over all axes.
+What merges states and presents them is somebody's code as well, and is treated as a kernel is.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -17,9 +19,13 @@ import jax.numpy as jnp
 from jax import lax
 from jax.sharding import PartitionSpec
 
+from combinators.frozen import dataclass
+from combinators.merging.leafwise import leafwise
+from combinators.merging.monoid import Monoid, side_by_side
+from combinators.operations.shaped import Shaped
 from combinators.settings import chosen
 from tapestry_jax.lowering.on_device.loops import with_varying_loops
-from tapestry_jax.lowering.on_device.varying import vary
+from tapestry_jax.lowering.on_device.varying import vary, varying_axes
 
 _COMPLAINT = "check_vma"
 
@@ -69,6 +75,42 @@ def where_types_are_missing(
         return looped(*blocks)
 
     return run
+
+
+def states_on_device(shaped: Shaped) -> Shaped:
+    """The operation, whose states are merged and presented where JAX cannot tell how what comes of them varies, too."""
+    operation = shaped.operation
+    if operation.present is None and operation.monoid is None:
+        return shaped
+    present = None if operation.present is None else OfStates(operation.present)
+    monoid = None if operation.monoid is None else _on_device(operation.monoid)
+    # A kernel that says by which monoid it folds says nothing of this one, which does the same.
+    kernel = functools.update_wrapper(functools.partial(operation.kernel), operation.kernel, (), ())
+    return replace(shaped, operation=replace(operation, kernel=kernel, present=present, monoid=monoid))
+
+
+def _on_device(monoid: Monoid) -> Monoid:
+    if monoid.parts:
+        return replace(side_by_side(tuple(map(_on_device, monoid.parts)), monoid.keys), name=monoid.name)
+    combine = monoid.combine if monoid.native is not None else OfStates(leafwise(monoid.combine))
+    return monoid if combine is monoid.combine else replace(monoid, combine=combine)
+
+
+@dataclass(frozen=True)
+class OfStates:
+    """A function of states; where JAX cannot tell how its results vary, they vary as the states do.
+
+    Args:
+      function: of pytrees of arrays.
+    """
+
+    function: Callable[..., Any]
+
+    def __call__(self, *states: Any) -> Any:
+        """What the function gives of the states of a cell."""
+        leaves, tree = jax.tree.flatten(states)
+        axes = frozenset[str]().union(*map(varying_axes, leaves))
+        return where_types_are_missing(lambda *given: self.function(*jax.tree.unflatten(tree, given)), axes)(*leaves)
 
 
 def _is_derived(kernel: Callable[..., Any], blocks: Sequence[Any]) -> bool:

@@ -13,6 +13,7 @@ from combinators.merging.blocks import identity_block, merge_behind
 from tapestry_jax.lowering.on_device.attained import without_elements
 from tapestry_jax.lowering.on_device.filled import first_turn, is_filled, met_before
 from tapestry_jax.lowering.on_device.here import Here
+from tapestry_jax.lowering.on_device.untyped import states_on_device
 from tapestry_jax.lowering.on_device.varying import vary
 from tapestry_jax.lowering.time.accumulate import accumulate
 from tapestry_jax.lowering.time.framed import State
@@ -138,7 +139,7 @@ def _states(schedule: Schedule, carried: Sequence[tuple[int, int]], slots: Seque
     found: list[State] = []
     leaves = iter(slots)
     for node, _ in carried:
-        shaped = schedule.graph.shaped(node)
+        shaped = states_on_device(schedule.graph.shaped(node))
         carrier = [tuple(name for name in axes if name != shaped.operation.over) for axes in shaped.carrier]
         own = [next(leaves) for _ in carrier]
         found.append((shaped, [jax.ShapeDtypeStruct(slot.local_shape, slot.type.dtype) for slot in own], carrier))

@@ -264,7 +264,6 @@ SELDOM: dict[str, Row] = {
     "of a fold": (lambda x: flipped_if(lambda v: v > 1e9)(x.sum()), "n -> ", "n", Sum),
     "of a fold without a condition": (lambda x: jnp.where((x * x).max() < 0, 0, x.sum()), "n -> ", "n", Sum),
     "of a fold, on a slope far away": (lambda x: x.sum() + jax.nn.sigmoid(x.max() - 1e6), "n -> ", "n", Sum),
-    "of a fold, by what vanishes": (lambda x: x.sum() + jnp.exp(jnp.minimum(x.max(), 9e5) - 1e6), "n -> ", "n", Sum),
     "a total by a loop, on a slope": (lambda v: v + jnp.tanh(running(v)[-1] - 1e6), "n -> n", "n", None),
 }
 

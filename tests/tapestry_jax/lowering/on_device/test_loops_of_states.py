@@ -1,0 +1,90 @@
+"""What merges states and presents them may hold loops that start from constants, as kernels may."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import tapestry_jax as tp
+from tests.contract import assert_same
+
+agg = tp.aggregators
+X = np.random.default_rng(0).standard_normal((8, 6)).astype(np.float32)
+KEYS = np.asarray([0, 1, 0, 2, 1, 0, 2, 1], np.int32)
+PLANS: dict[str, dict[str, Any]] = {
+    "rows": {"r": "data"},
+    "columns": {"c": "data"},
+    "both": {"r": "data", "c": "model"},
+    "chunks": {"r": ("data", tp.chunks(2)), "c": "model"},
+}
+
+
+def in_turn(a: Any, b: Any) -> Any:
+    return lax.fori_loop(0, 2, lambda turn, total: total + jnp.where(turn == 0, a, b), jnp.zeros(a.shape))
+
+
+def until_done(a: Any, b: Any) -> Any:
+    def turn(carry: Any) -> Any:
+        return carry[0] + jnp.where(carry[1] == 0, a, b), carry[1] + 1
+
+    return lax.while_loop(lambda carry: carry[1] < 2, turn, (jnp.zeros(a.shape), 0))[0]
+
+
+def squares(total: Any) -> Any:
+    return lax.scan(lambda sum_, one: (sum_ + one * one, None), 0.0, jnp.stack([total, total / 2]))[0]
+
+
+def repeated(total: Any) -> Any:
+    return lax.fori_loop(0, 3, lambda _, sum_: sum_ + jax.nn.relu(total), jnp.zeros(()))
+
+
+def of(monoid: tp.Monoid) -> tp.Aggregator:
+    return tp.Aggregator(lambda x: x, monoid, lambda state: state)
+
+
+SUM = tp.Monoid(0.0, in_turn, commutative=True)
+AGGREGATORS: dict[str, tp.Aggregator] = {
+    "merged in turn": of(SUM),
+    "merged in order": of(tp.Monoid(0.0, until_done)),
+    "merged beside others": of(SUM) & agg.Max(),
+    "merged in segments": tp.Aggregator(lambda x: (x > 1, x), tp.monoids.segmented(SUM), lambda state: state[1]),
+    "presented": agg.Sum().map(squares),
+    "presented, with a rule of its own": agg.Moments().map(lambda state: repeated(state["mean"])),
+    "lifted": agg.Sum().contramap(repeated),
+}
+
+
+@pytest.mark.parametrize("plan", PLANS)
+@pytest.mark.parametrize("name", AGGREGATORS)
+def test_folds(mesh2x4: Any, name: str, plan: str) -> None:
+    graph = tp.trace(tp.fold(AGGREGATORS[name], "r c -> c"), X)
+    assert_same(tp.plan(graph, mesh2x4, PLANS[plan]), (X,), grad=name != "merged in order")
+
+
+@pytest.mark.parametrize("plan", PLANS)
+@pytest.mark.parametrize("name", ["merged in turn", "merged in order", "presented"])
+def test_scans(mesh2x4: Any, name: str, plan: str) -> None:
+    graph = tp.trace(tp.scan(AGGREGATORS[name], "r c -> r c", over="r"), X)
+    assert_same(tp.plan(graph, mesh2x4, PLANS[plan]), (X,), grad=name != "merged in order")
+
+
+@pytest.mark.parametrize("name", ["merged in turn", "presented"])
+def test_by_key(mesh2x4: Any, name: str) -> None:
+    graph = tp.trace(tp.fold(AGGREGATORS[name].by_key(None, 3), "r c, r -> c"), X, KEYS)
+    assert_same(tp.plan(graph, mesh2x4, PLANS["both"]), (X, KEYS), grad=(0,))
+
+
+def test_what_fails_for_another_reason_says_so(mesh2x4: Any) -> None:
+    def present(state: Any) -> Any:
+        if jax.sharding.get_abstract_mesh().manual_axes:
+            raise TypeError("not on devices")
+        return state
+
+    graph = tp.trace(tp.fold(agg.Sum().map(present), "r c -> c"), X)
+    with pytest.raises(TypeError, match="not on devices"):
+        tp.plan(graph, mesh2x4, PLANS["columns"]).compile().lower()
