@@ -8,10 +8,10 @@ from random import Random
 from typing import Any
 
 from tapestry_jax.planning.geometry.layout import Cut
-from tapestry_jax.planning.scheduling.schedule import Schedule
+from tapestry_jax.planning.scheduling.schedule import Finish, Schedule
 
-KEPT = {"type", "graph", "mesh", "path", "varying", "enters"}
-"""Fields that are no part of what is proved: names for people, and what JAX checks itself."""
+KEPT = {"type", "graph", "mesh", "path", "enters"}
+"""Fields that are no part of what is proved: names for people."""
 
 Route = tuple[str | int, ...]
 
@@ -24,6 +24,34 @@ def damaged(schedule: Schedule, rng: Random) -> Schedule:
         return replaced(schedule, old, _another_cut(old, cuts, rng))
     route, value = rng.choice(list(_fields(schedule, ())))
     return _put(schedule, route, _another(value, cuts, schedule, rng))
+
+
+def ends_of(schedule: Schedule) -> list[Route]:
+    """The ways to the cuts that the ends of folds and scans name, in loops too."""
+    return [route for route, value in _fields(schedule, ()) if isinstance(value, Cut) and _stands_in(schedule, route)]
+
+
+def with_end_damaged(schedule: Schedule, rng: Random) -> Schedule:
+    """The schedule with one random change to a cut that the end of a fold or scan names; it may be the same."""
+    route, cuts = rng.choice(ends_of(schedule)), sorted(_cuts(schedule), key=str)
+    return _put(schedule, route, _another_cut(at(schedule, route), cuts, rng))
+
+
+def with_end(schedule: Schedule, route: Route, cut: Cut) -> Schedule:
+    """The schedule with another cut at the end of a way of `ends_of`."""
+    return _put(schedule, route, cut)
+
+
+def at(value: Any, route: Route) -> Any:
+    """What stands at the end of a way."""
+    for name in route:
+        value = getattr(value, name) if isinstance(name, str) else value[name]
+    return value
+
+
+def _stands_in(schedule: Schedule, route: Route) -> bool:
+    """Whether a way leads into the end of a fold or scan."""
+    return any(isinstance(at(schedule, route[:count]), Finish) for count in range(len(route)))
 
 
 def _is_part(value: Any) -> bool:
@@ -102,9 +130,10 @@ def _another_tuple(value: tuple[Any, ...], rng: Random) -> tuple[Any, ...]:
 def _another_cut(cut: Cut, cuts: list[Cut], rng: Random) -> Cut:
     found = [
         dataclasses.replace(cut, striped=not cut.striped),
-        dataclasses.replace(cut, block=max(0, cut.block + rng.choice((-1, 1)))),
+        dataclasses.replace(cut, block=max(0, cut.block + rng.choice((-1, 1, 2)))),
         dataclasses.replace(cut, axes=cut.axes[::-1]),
-        dataclasses.replace(cut, axes=cut.axes[1:]),
+        dataclasses.replace(cut, axes=rng.choice((cut.axes[1:], ()))),
+        dataclasses.replace(cut, axes=(*cut.axes, *cut.axes[-1:])),
         rng.choice(cuts),
     ]
     if cut.window is not None:

@@ -29,6 +29,8 @@ def changed(pieces: Sequence[Piece], changes: Sequence[Change], shape: Sequence[
     """
     held = list(pieces)
     for change in changes:
+        if any(axis < 0 for axis in _axes_of(change)):
+            refuse(path, "changes an axis that is not there", f"got {change}")
         match change:
             case Cast() | Share():
                 pass
@@ -76,6 +78,16 @@ def changed(pieces: Sequence[Piece], changes: Sequence[Change], shape: Sequence[
                     _check_others(held, (axis,), cut.axes, site, path, "exchanges cells")
                 held[axis] = piece_of(cut, shape[axis], site.mesh)
     return held
+
+
+def _axes_of(change: Change) -> tuple[int, ...]:
+    match change:
+        case Cast() | Share():
+            return ()
+        case Exchange():
+            return change.source, change.target
+        case _:
+            return (change.axis,)
 
 
 def check_exchange(change: Overlap, size: int, site: Site, path: str) -> bool:

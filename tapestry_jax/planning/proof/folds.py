@@ -100,7 +100,7 @@ def scattered(
     cut, size = scatter.cut, made[scatter.axis].extent
     if not is_sum(shaped) or len(shaped.state) != 1 or in_space(cut.axes) != merged or in_time(cut.axes):
         refuse(path, f"scatters what is no sum over ({', '.join(cut.axes)})")
-    if not made[scatter.axis].is_whole or cut.window is not None or cut.striped:
+    if scatter.axis < 0 or not made[scatter.axis].is_whole or cut.window is not None or cut.striped:
         refuse(path, f"scatters axis {scatter.axis}, which is not whole before it is")
     if cut.block * site.mesh.size(cut.axes) < size:
         refuse(path, f"scatters {size} cells in blocks of {cut.block}, which are not enough")

@@ -7,7 +7,11 @@ from typing import ClassVar, final
 
 from combinators.frozen import dataclass
 from combinators.graphs.nodes import Ref
+from tapestry_jax.planning.geometry.layout import Cut
 from tapestry_jax.planning.proof.pieces import Piece
+
+NamedCuts = tuple[tuple[str, Cut], ...]
+"""How the dimensions of an operation are cut, as its step says it."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,7 @@ class State:
       leaf: of its state.
       left: the mesh axes and loops over which it is still in pieces, the outermost first.
       folded: what each device has folded in each turn, of every dimension that is folded.
+      cuts: of the step that made it, to which its end is held.
       path: of the fold.
     """
 
@@ -59,6 +64,7 @@ class State:
     leaf: int
     left: tuple[str, ...]
     folded: tuple[Piece, ...] = field(default=(), compare=False)
+    cuts: NamedCuts = field(default=(), compare=False)
     path: str = field(default="", compare=False)
 
     def __str__(self) -> str:
@@ -78,6 +84,7 @@ class Total:
       after: the turn.
       backwards: whether the loop takes the last chunk first.
       ends: whether the loop looks for totals alone.
+      cuts: of the steps that made it; None before the first of them.
       path: of the scan.
     """
 
@@ -88,6 +95,7 @@ class Total:
     after: bool
     backwards: bool
     ends: bool
+    cuts: NamedCuts | None = field(default=None, compare=False)
     path: str = field(default="", compare=False)
 
     def __str__(self) -> str:
@@ -96,10 +104,11 @@ class Total:
 
 @dataclass(frozen=True)
 class _OverDevices:
-    """A leaf of a total of a scan that is cut over devices."""
+    """A leaf of a total of a scan that is cut over devices; `cuts` are those of the steps that made it."""
 
     node: int
     leaf: int
+    cuts: NamedCuts = field(default=(), compare=False)
     path: str = field(default="", compare=False)
     words: ClassVar[str]
 

@@ -8,11 +8,12 @@ from dataclasses import field
 from combinators.frozen import dataclass
 from combinators.graphs.graph import Graph
 from combinators.graphs.nodes import Apply, Ref, unrenamed
+from combinators.index_space.tensor_type import TensorType
 from combinators.operations.shaped import Shaped
 from tapestry_jax.planning.geometry.changes import Cast, Change, Gather, Overlap, Reorder, Share, Slice
 from tapestry_jax.planning.geometry.time_axis import spread
 from tapestry_jax.planning.proof.changed import changed
-from tapestry_jax.planning.proof.holdings import Holding, Value
+from tapestry_jax.planning.proof.holdings import Holding, OfDevice, Start, State, Total, Value
 from tapestry_jax.planning.proof.pieces import Piece, pieces_of
 from tapestry_jax.planning.proof.site import Site, check_same, refuse
 from tapestry_jax.planning.scheduling.schedule import Schedule
@@ -54,9 +55,16 @@ class Ledger:
             end = cut.block // step * self.site.mesh.size(cut.axes)
             if end < count:
                 refuse(path, f"stores axis {number} of {kind} with a gap", f"nobody holds [{end}:{count}]")
+        if isinstance(holding, State | Total | OfDevice | Start):
+            self._check_leaf(kind, holding, path)
         if isinstance(holding, Value) and kind.struct != self.graph.type_of(holding.ref).struct:
             refuse(path, "stores a value as another type", f"{kind}, not {self.graph.type_of(holding.ref)}")
         self.known[slot] = holding
+
+    def _check_leaf(self, kind: TensorType, holding: State | Total | OfDevice | Start, path: str) -> None:
+        leaf = self.operation(holding.node, path)[1].state[holding.leaf]
+        if kind.dtype != leaf.dtype:
+            refuse(path, "stores a state in another dtype", f"{kind.dtype}, not {leaf.dtype}: {holding}")
 
     def holding(self, slot: int, path: str) -> Holding:
         """What a slot holds by now.

@@ -9,6 +9,7 @@ from tapestry_jax.planning.geometry.time_axis import label
 from tapestry_jax.planning.proof.folds import added_up, two_boxes
 from tapestry_jax.planning.proof.holdings import Entering, Holding, Leaving, OfLastStage, State, Value
 from tapestry_jax.planning.proof.ledger import Ledger
+from tapestry_jax.planning.proof.outside import check_one_way, cuts_inside
 from tapestry_jax.planning.proof.pieces import Piece
 from tapestry_jax.planning.proof.scans import entering_totals, leaving_totals
 from tapestry_jax.planning.proof.site import check_same, refuse
@@ -94,11 +95,13 @@ def _give_back(ledger: Ledger, step: Region, inner: Ledger, handed: Sequence[Val
         if not step.ends and number >= folded:
             found = put_together(found, body.slots[within], step.axis, inner.site, path)
         ledger.check_made(slot, found, path, f"puts result {number} together in another layout than it says")
-        ledger.give(slot, _outside(ledger, step, holding), path)
+        lies = bool(ledger.schedule.slots[slot].layout.axes & {*step.stages})
+        ledger.give(slot, _outside(ledger, step, holding, lies=lies), path)
 
 
-def _outside(ledger: Ledger, step: Region, holding: Holding) -> Holding:
-    if isinstance(holding, Leaving):
+def _outside(ledger: Ledger, step: Region, holding: Holding, *, lies: bool) -> Holding:
+    """What a result is outside of its loop; of a pipeline that of the last stage, unless it `lies` along the stages."""
+    if isinstance(holding, Leaving) or (isinstance(holding, Value) and step.stages and not lies):
         return OfLastStage(holding.ref, step.stages, holding.path)
     left = closed(holding.left, ledger.site) if isinstance(holding, State) else ()
     if left and isinstance(holding, State):
@@ -110,10 +113,12 @@ def _outside(ledger: Ledger, step: Region, holding: Holding) -> Holding:
 def _added_up(ledger: Ledger, step: Region, made: Sequence[Holding]) -> list[Holding]:
     wanted = [(node, leaf) for node, leaves in step.folds for leaf in range(leaves)]
     found: list[Holding] = []
+    inside = cuts_inside(step.body) if wanted else {}
     for (node, leaf), state in zip(wanted, made, strict=True):
         path = ledger.graph.nodes[node].path
         if not isinstance(state, State) or (state.node, state.leaf) != (node, leaf):
             refuse(step.path, f"adds up what is not leaf {leaf} of the state of `{path}`", f"got {state}")
+        check_one_way(state.cuts, inside[node], path)
         found.append(added_up(state, step.axis, ledger.operation(node, path)[1], ledger.site, state.path))
     return found
 

@@ -7,12 +7,14 @@ from typing import cast
 
 from combinators.graphs.nodes import Apply
 from combinators.operations.shaped import Shaped
+from tapestry_jax.planning.folding.traffic import varying_leaves
 from tapestry_jax.planning.geometry.time_axis import in_space, in_time
 from tapestry_jax.planning.proof.coverage import check_covers
 from tapestry_jax.planning.proof.folds import check_finished, check_fold, folded_axes, kept_pieces, scattered
 from tapestry_jax.planning.proof.holdings import Holding, OwnPrefix, State
 from tapestry_jax.planning.proof.ledger import Ledger
 from tapestry_jax.planning.proof.needs import made_pieces, needed_pieces, state_pieces
+from tapestry_jax.planning.proof.outside import check_end, needed_axes
 from tapestry_jax.planning.proof.pieces import Piece, piece_of
 from tapestry_jax.planning.proof.scans import after_turn, begun, check_scan
 from tapestry_jax.planning.proof.site import check_same, refuse
@@ -38,6 +40,8 @@ def prove_run(ledger: Ledger, step: Run) -> None:
         _prove_partial(ledger, step, shaped)
     elif over is not None and over in cuts:
         _prove_scan(ledger, step, shaped, before)
+    elif step.carried:
+        refuse(step.path, "hands on a state, or a total, of what is in no pieces")
     else:
         _store(ledger, step, _results(ledger, step, shaped), _values(ledger, step, shaped))
 
@@ -55,7 +59,7 @@ def prove_finish(ledger: Ledger, step: Finish) -> None:
     if over is not None:
         check_scan(shaped, dict(step.cuts), ledger.site, step.path)
         totals = _states(ledger, step, shaped, over)
-        starts = begun(shaped, step.node, held, step.path)
+        starts = begun(shaped, step, held, ledger.site)
         _check_states(ledger, step, totals)
         _store(ledger, step, totals, starts)
         return
@@ -66,6 +70,7 @@ def prove_finish(ledger: Ledger, step: Finish) -> None:
     axes = in_space(folded_axes(shaped, dict(step.cuts), ledger.site))
     for state in states:
         check_finished(state, axes, shaped, ledger.site, step.path)
+        check_end(step, state.cuts, shaped, ledger.site)
     _check_states(ledger, step, _states(ledger, step, shaped))
     _prove_merged(ledger, step, shaped, axes)
 
@@ -76,13 +81,12 @@ def _check_cuts(ledger: Ledger, step: Run | Finish, shaped: Shaped) -> None:
         if dim not in shaped.sizes or signature.role(dim) == "whole":
             refuse(step.path, f"cuts `{dim}`, which it needs as a whole", f"signature {signature}")
         if isinstance(step, Run):
-            # A fold is finished behind its loops.
+            # A fold is finished behind its loops, and held to what was cut there.
             ledger.site.check_axes(cut.axes, step.path)
         carried = (any(dim in axis.names for axis in axes) for axes in shaped.result_axes)
         if signature.role(dim) != "fold" and not all(carried):
             refuse(step.path, f"cuts `{dim}`, which not every result carries", f"signature {signature}")
-    missing = {axis for _, cut in step.cuts for axis in in_space(cut.axes)} - step.axes
-    if missing:
+    if missing := needed_axes(step.cuts, ledger.site) - step.axes:
         refuse(step.path, f"is cut over `{min(missing)}`, along which its blocks are said to be equal")
 
 
@@ -126,6 +130,8 @@ def _store(ledger: Ledger, step: Run | Finish, made: Sequence[Sequence[Piece]], 
     for number, (slot, pieces, holding) in enumerate(zip(step.results, made, holdings, strict=True)):
         ledger.check_made(slot, pieces, step.path, f"makes other cells of result {number} than it stores")
         ledger.give(slot, holding, step.path)
+    if more := step.axes - needed_axes(step.cuts, ledger.site):
+        refuse(step.path, f"is not cut over `{min(more)}`, along which its blocks are said to differ")
 
 
 def _prove_partial(ledger: Ledger, step: Run, shaped: Shaped) -> None:
@@ -135,13 +141,28 @@ def _prove_partial(ledger: Ledger, step: Run, shaped: Shaped) -> None:
     check_fold(shaped, cuts, path)
     folds = [dim for dim in shaped.signature.fold_dims if dim in cuts]
     folded = tuple(piece_of(cuts[dim], shaped.sizes[dim], site.mesh) for dim in folds)
-    states = [State(step.node, leaf, axes, folded, path) for leaf in range(len(shaped.state))]
+    states = [State(step.node, leaf, axes, folded, step.cuts, path) for leaf in range(len(shaped.state))]
     if step.carried:
+        _check_varying(ledger, step, shaped)
         _store(ledger, step, _states(ledger, step, shaped), states)
         return
     for state in states:
         check_finished(state, in_space(axes), shaped, site, path)
     _prove_merged(ledger, step, shaped, axes)
+
+
+def _check_varying(ledger: Ledger, step: Run, shaped: Shaped) -> None:
+    """What is said to be equal on all devices is decided by shapes alone: no data is asked for it there."""
+    equal = [leaf for leaf, slot in enumerate(step.results) if not ledger.schedule.slots[slot].varying]
+    if not step.axes or not equal:
+        return
+    node, _ = ledger.operation(step.node, step.path)
+    kinds = [ledger.graph.type_of(ref).struct for ref in node.operands]
+    varies = varying_leaves(shaped, kinds, dict(step.cuts), ledger.site.mesh)
+    wrong = next((leaf for leaf in equal if varies[leaf]), None)
+    if wrong is not None:
+        what = f"says that leaf {wrong} of its state is the same along `{min(step.axes)}`, where it folds other cells"
+        refuse(step.path, what)
 
 
 def _prove_merged(ledger: Ledger, step: Run | Finish, shaped: Shaped, axes: tuple[str, ...]) -> None:
@@ -173,7 +194,7 @@ def _prove_scan(ledger: Ledger, step: Run, shaped: Shaped, before: Sequence[int]
         return
     totals = _states(ledger, step, shaped, over)
     held = [ledger.holding(slot, path) for slot in before]
-    after, own = after_turn(shaped, cuts, held, ledger.value(step.node), site, path)
+    after, own = after_turn(shaped, step, held, ledger.value(step.node), site)
     for number, (slot, pieces) in enumerate(zip(before, totals, strict=True)):
         what = f"goes on from another piece of leaf {number} of its total than it holds"
         check_same(site, path, what, pieces, ledger.pieces(slot), ("goes on from", "holds"))

@@ -38,6 +38,8 @@ def prove_repeat(
     for early in step.prologue:
         convert(inner, early)
     follow(inner)
+    if len(step.results) != len(body.outputs):
+        refuse(path, f"stores {len(step.results)} results of its {len(body.outputs)}")
     for number, ((name, ref), slot) in enumerate(zip(loop.body.outputs, body.outputs, strict=True)):
         inner.check_value(slot, ref, f"{path}/output {name}")
         found = inner.pieces(slot)

@@ -13,9 +13,10 @@ from tapestry_jax.planning.geometry.time_axis import in_space, in_time, label, r
 from tapestry_jax.planning.proof.folds import kept_pieces
 from tapestry_jax.planning.proof.holdings import Holding, OfDevice, Start, Total, Value
 from tapestry_jax.planning.proof.needs import Cuts
+from tapestry_jax.planning.proof.outside import check_alike, check_end
 from tapestry_jax.planning.proof.pieces import box_of, piece_of
 from tapestry_jax.planning.proof.site import Site, refuse
-from tapestry_jax.planning.scheduling.schedule import Region
+from tapestry_jax.planning.scheduling.schedule import Finish, Region, Run
 
 
 def check_scan(shaped: Shaped, cuts: Cuts, site: Site, path: str) -> None:
@@ -38,24 +39,24 @@ def check_scan(shaped: Shaped, cuts: Cuts, site: Site, path: str) -> None:
 
 
 def after_turn(
-    shaped: Shaped, cuts: Cuts, before: Sequence[Holding], value: Value, site: Site, path: str
+    shaped: Shaped, step: Run, before: Sequence[Holding], value: Value, site: Site
 ) -> tuple[list[Holding], bool]:
     """The totals after a turn, and whether its results leave out the devices before.
 
     Args:
       shaped: the scan.
-      cuts: of its dimensions.
+      step: that runs it.
       before: the totals that it goes on from.
       value: its first result.
       site: of the step.
-      path: of the operation.
 
     Raises:
-      PlanError: where it goes on from other totals, in another order, or from nothing where devices come before.
+      PlanError: where it goes on from other totals, in another order or in other pieces than they were made, or from
+        nothing where devices come before.
     """
-    over, node = shaped.operation.over, value.ref.node
+    over, node, path = shaped.operation.over, value.ref.node, step.path
     assert over is not None
-    cut = cuts[over]
+    cut = dict(step.cuts)[over]
     if len(before) != len(shaped.state):
         refuse(path, f"goes on from {len(before)} leaves of a total that has {len(shaped.state)}")
     found: list[Holding] = []
@@ -72,8 +73,10 @@ def after_turn(
             axis = site.mesh.real(in_space(cut.axes))[-1]
             box = box_of([piece_of(cut, shaped.sizes[over], site.mesh)], {axis: 1}, site.mesh)
             refuse(path, f"begins anew on every device along `{axis}`", f"on {axis}=1 it takes {box} of `{over}` first")
+        if total.cuts is not None:
+            check_alike(path, "goes on", step.cuts, total.cuts, shaped, site)
         own = own or left_out
-        found.append(replace(total, own=left_out, after=True))
+        found.append(replace(total, own=left_out, after=True, cuts=step.cuts))
     return found, own
 
 
@@ -101,12 +104,11 @@ def entering_totals(step: Region, starts: Sequence[Holding], graph: Graph) -> li
     wanted = _leaves(step)
     for place, (node, leaf) in enumerate(wanted):
         path = graph.nodes[node].path
-        if place < len(starts) and starts[place] != Start(node, leaf):
-            refuse(
-                step.path, f"begins `{path}` with another total than that of the devices before", f"got {starts[place]}"
-            )
-        own = place >= len(starts)
-        found.append(Total(node, leaf, step.axis, own, False, step.reverse, step.ends, path))
+        start = starts[place] if place < len(starts) else None
+        if start is not None and (not isinstance(start, Start) or (start.node, start.leaf) != (node, leaf)):
+            refuse(step.path, f"begins `{path}` with another total than that of the devices before", f"got {start}")
+        cuts = start.cuts if start is not None else None
+        found.append(Total(node, leaf, step.axis, start is None, False, step.reverse, step.ends, cuts, path))
     if len(starts) > len(wanted):
         refuse(step.path, f"is given {len(starts)} totals for scans that have {len(wanted)}")
     return found
@@ -128,19 +130,23 @@ def leaving_totals(step: Region, made: Sequence[Holding], graph: Graph) -> list[
             True,
         ):
             refuse(step.path, f"hands on what is not leaf {leaf} of the total of `{path}`", f"got {total}")
-        found.append(OfDevice(node, leaf, path) if total.own else total)
+        found.append(OfDevice(node, leaf, total.cuts or (), path) if total.own else total)
     return found
 
 
-def begun(shaped: Shaped, node: int, totals: Sequence[Holding], path: str) -> list[Holding]:
+def begun(shaped: Shaped, step: Finish, totals: Sequence[Holding], site: Site) -> list[Holding]:
     """What the devices before come to, from the totals of each.
 
     Raises:
-      PlanError: where these are not the totals of whole devices.
+      PlanError: where these are not the totals of whole devices, or of other pieces than the step names.
     """
-    if list(totals) != [OfDevice(node, leaf) for leaf in range(len(shaped.state))]:
-        refuse(path, "passes on what are not the totals of devices", *(f"got {total}" for total in totals[:2]))
-    return [Start(node, leaf, path) for leaf in range(len(shaped.state))]
+    wanted = [OfDevice(step.node, leaf) for leaf in range(len(shaped.state))]
+    found = [total for total in totals if isinstance(total, OfDevice)]
+    if list(totals) != wanted or len(found) != len(wanted):
+        refuse(step.path, "passes on what are not the totals of devices", *(f"got {total}" for total in totals[:2]))
+    for total in found:
+        check_end(step, total.cuts, shaped, site)
+    return [Start(step.node, total.leaf, total.cuts, step.path) for total in found]
 
 
 def _leaves(step: Region) -> list[tuple[int, int]]:

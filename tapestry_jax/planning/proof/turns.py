@@ -17,7 +17,7 @@ Pieces = list[Piece]
 
 
 def check_loop(step: Region, site: Site) -> None:
-    """A loop is opened once, and a ring meets every device.
+    """A loop is opened once, a ring meets every device, and stages hand something on.
 
     Raises:
       PlanError: naming the loop.
@@ -38,6 +38,13 @@ def check_loop(step: Region, site: Site) -> None:
         refuse(step.path, "is a ring and a pipeline at once")
     if step.rotating and ring is None:
         refuse(step.path, f"sends operands round in {label(axis)}, which is no ring")
+    if step.ends and not step.scans:
+        refuse(step.path, "looks for totals alone, and scans nothing")
+    if bool(step.stages) != bool(step.handed):
+        first, *_ = step.stages or ("no axis",)
+        refuse(step.path, f"hands {len(step.handed)} operands from stage to stage along `{first}`")
+    if len({*step.handed}) < len(step.handed):
+        refuse(step.path, "hands an operand from stage to stage twice", f"operands {step.handed}")
 
 
 def _never_met(step: Region) -> list[str]:

@@ -66,6 +66,10 @@ def layer(x: Any, w: Any) -> Any:
     return tp.Map(jnp.tanh)(matmul(x, w)).rename(n="k")
 
 
+def shifted(x: Any, w: Any, b: Any) -> Any:
+    return tp.Map(jnp.add, "i n, n -> i n")(matmul(x, w), b).rename(n="k")
+
+
 def planned(program: Any, types: Any, entries: Any, mesh: Any = MESH, **options: Any) -> Schedule:
     found = tp.plan(tp.trace(program, *types), mesh, entries, **options)
     found.verify()
@@ -314,6 +318,153 @@ def a_gather_that_drops_cells() -> Schedule:
     return damaged(found, Convert, dropped)
 
 
+def totals_passed_on_in_another_order() -> Schedule:
+    def turned(step: Finish) -> Finish:
+        cut = cut_of(step, "t")
+        return recut(step, "t", replace(cut, axes=cut.axes[::-1]))
+
+    return damaged(scanned(t=("data", "model", tp.chunks(2))), Finish, turned)
+
+
+def totals_that_are_not_passed_on() -> Schedule:
+    found = scanned(t=("data", tp.chunks(2)))
+    return damaged(found, Finish, lambda step: recut(step, "t", replace(cut_of(step, "t"), axes=())))
+
+
+def totals_of_a_longer_block() -> Schedule:
+    found = scanned(t=("data", tp.chunks(2)))
+    return damaged(found, Finish, lambda step: recut(step, "t", Cut(("data",), cut_of(step, "t").block + 1)))
+
+
+def states_of_a_longer_block() -> Schedule:
+    found = ordered(t=("data", tp.chunks(2)))
+    return damaged(found, Finish, lambda step: recut(step, "t", Cut(("data", "@t:2"), cut_of(step, "t").block + 1)))
+
+
+def an_end_with_an_axis_twice() -> Schedule:
+    found = ordered(t=("data", tp.chunks(2)))
+    return damaged(found, Finish, lambda step: recut(step, "t", Cut(("data", "@t:2", "@t:2"), 8)))
+
+
+def a_scan_that_goes_on_in_another_order() -> Schedule:
+    # What lies before each device is found over (data, model), and gone on from over (model, data).
+    program = tp.trace(lambda x: running(x), typed(t=32, c=8))
+    plan = tp.plan(program, MESH, {"t": ("data", "model", tp.chunks(2))}, inputs={"x": {"t": None}})
+    convert, passed, finish, loop = plan.schedule.steps
+    assert isinstance(convert, Convert) and isinstance(passed, Region) and isinstance(loop, Region)
+    other, turn = Cut(("model", "data"), 4), Cut(("model", "data", "@t:2"), 2)
+    body = replaced(replaced(loop.body, Cut(("data", "model"), 4), other), Cut(("data", "model", "@t:2"), 2), turn)
+    again, slots = len(plan.schedule.slots), plan.schedule.slots
+    (change,) = convert.changes
+    assert isinstance(change, Slice)
+    taken = replace(convert, result=again, changes=(replace(change, cut=other),))
+    steps = convert, passed, finish, taken, replace(loop, operands=(again, *loop.operands[1:]), body=body)
+    found = replace(plan.schedule, steps=steps, slots=(*slots, slots[convert.result]))
+    for slot in (again, *loop.results):
+        found = with_layout(found, slot, 0, other)
+    return found
+
+
+def a_pipeline_without_stages() -> Schedule:
+    return damaged(product(i=tp.chunks(4)), Region, lambda step: replace(step, stages=("data",)))
+
+
+def totals_of_no_scan() -> Schedule:
+    return damaged(product(k=tp.chunks(4)), Region, lambda step: replace(step, ends=True))
+
+
+def a_state_said_to_be_the_same_on_all_devices() -> Schedule:
+    def alike(step: Region) -> Region:
+        slots = list(step.body.slots)
+        (state,) = step.body.outputs
+        slots[state] = replace(slots[state], varying=frozenset())
+        return replace(step, body=replace(step.body, slots=tuple(slots)))
+
+    return damaged(product(k=("data", tp.chunks(2))), Region, alike)
+
+
+def a_state_in_another_dtype() -> Schedule:
+    found = product(k=("data", tp.chunks(2)))
+    (region,) = (step for step in found.steps if isinstance(step, Region))
+    slots, (state,) = list(found.slots), region.results
+    slots[state] = replace(slots[state], type=tp.TensorType.make((None, None), (16, 8), jnp.bfloat16))
+    return replace(found, slots=tuple(slots))
+
+
+def blocks_said_to_differ() -> Schedule:
+    return damaged(product(i="data"), Run, lambda step: replace(step, axes=frozenset({"data", "model"})))
+
+
+def a_state_of_what_is_in_no_pieces() -> Schedule:
+    return damaged(product(i="data"), Run, lambda step: replace(step, carried=True))
+
+
+def a_fold_that_runs_twice_in_a_loop() -> Schedule:
+    # Nobody reads the second state; but what a loop carries is told by the last step that runs the fold.
+    def twice(step: Region) -> Region:
+        body = step.body
+        (run,) = (inner for inner in body.steps if isinstance(inner, Run))
+        again = replace(run, results=(len(body.slots),), cuts=(*run.cuts, ("n", Cut((), 8))))
+        slots = (*body.slots, body.slots[run.results[0]])
+        return replace(step, body=replace(body, slots=slots, steps=(*body.steps, again)))
+
+    return damaged(product(k=("data", tp.chunks(2))), Region, twice)
+
+
+def a_value_of_a_pipeline_that_all_devices_read() -> Schedule:
+    found = planned(
+        lambda x, w, b: (tp.stack(lambda x, w: shifted(x, w, b), 8)(x, w), b),
+        (typed(i=16, k=8), typed(layer=8, k=8, n=8), typed(n=8)),
+        {"layer": "model", "i": tp.chunks(4)},
+    )
+    (region,) = (step for step in found.steps if isinstance(step, Region))
+    place, body, slots = region.operands[-1], region.body, (*found.slots, found.slots[region.operands[-1]])
+    assert found.slots[place].type.shape == (8,)
+    read = replace(body, outputs=(*body.outputs, body.inputs[-1]))
+    broken = replace(region, body=read, results=(*region.results, len(found.slots)))
+    steps = tuple(broken if step is region else step for step in found.steps)
+    return replace(found, slots=slots, steps=steps, outputs=(found.outputs[0], len(found.slots)))
+
+
+def an_operand_that_is_handed_on_twice() -> Schedule:
+    found = stacked(layer="model", i=tp.chunks(4))
+    return damaged(found, Region, lambda step: replace(step, handed=step.handed * 2))
+
+
+def a_result_of_a_repetition_too_many() -> Schedule:
+    return damaged(stacked(i="data"), Repeat, lambda step: replace(step, results=step.results * 2))
+
+
+def an_axis_counted_from_the_last() -> Schedule:
+    def behind(step: Convert) -> Convert:
+        (change,) = step.changes
+        assert isinstance(change, Slice)
+        return replace(step, changes=(replace(change, axis=-2),))
+
+    return damaged(product(i=tp.chunks(4)), Convert, behind)
+
+
+def a_scatter_counted_from_the_last() -> Schedule:
+    types = typed(i=16, k=32), typed(k=32, n=8)
+    found = planned(lambda x, w: matmul(x, w), types, {"k": ("data", tp.chunks(2))}, outputs={"y": {"i": "data"}})
+
+    def behind(step: Finish) -> Finish:
+        assert step.scatter is not None
+        return replace(step, scatter=replace(step.scatter, axis=-2))
+
+    return damaged(found, Finish, behind)
+
+
+def an_end_that_cuts_a_dimension_twice() -> Schedule:
+    found = product(k=("data", tp.chunks(2)))
+    return damaged(found, Finish, lambda step: replace(step, cuts=step.cuts * 2))
+
+
+def an_end_that_does_not_cut_a_dimension() -> Schedule:
+    found = product(k=("data", tp.chunks(2)), n=tp.chunks(2), i="model")
+    return damaged(found, Finish, lambda step: recut(step, "i", Cut((), 16)))
+
+
 # Every damage, and the lines of the error before its remedy.
 DAMAGES = {
     a_window_off_by_one: (
@@ -439,6 +590,69 @@ DAMAGES = {
         "`keys in ring model` goes backwards round `model`, while pieces are sent on forwards",
         "  then cells [12:16] along axis 1 of operand 1 arrive on the first device",
         "  then cells [12:16] along axis 1 of operand 2 arrive on the first device",
+    ),
+    totals_passed_on_in_another_order: (
+        "`scan` ends in other pieces of `t` than it was given",
+        "  on data=1: names [4:8], is given [16:20]",
+    ),
+    totals_that_are_not_passed_on: (
+        "`scan` ends in other pieces of `t` than it was given",
+        "  on data=1: names [0:16], is given [16:32]",
+    ),
+    totals_of_a_longer_block: (
+        "`scan` ends in other pieces of `t` than it was given",
+        "  on the first device: names [0:17], is given [0:16]",
+    ),
+    states_of_a_longer_block: (
+        "`last` ends in other pieces of `t` than it was given",
+        "  on the first device: names [0:9], is given [0:8]",
+    ),
+    an_end_with_an_axis_twice: (
+        "`last` ends in other pieces of `t` than it was given",
+        "  on turn 1 of t: names [24:32], is given [8:16]",
+    ),
+    a_scan_that_goes_on_in_another_order: (
+        "`scan` goes on in other pieces of `t` than it was given",
+        "  on data=1: names [4:6], is given [16:18]",
+    ),
+    a_pipeline_without_stages: ("`i in 4 chunks` hands 0 operands from stage to stage along `data`",),
+    totals_of_no_scan: ("`k in 4 chunks` looks for totals alone, and scans nothing",),
+    a_state_said_to_be_the_same_on_all_devices: (
+        "`einsum` says that leaf 0 of its state is the same along `data`, where it folds other cells",
+    ),
+    a_state_in_another_dtype: (
+        "`k in 2 chunks` stores a state in another dtype",
+        "  bfloat16, not float32: leaf 0 of the state of `einsum`, in pieces over (data)",
+    ),
+    blocks_said_to_differ: ("`einsum` is not cut over `model`, along which its blocks are said to differ",),
+    a_state_of_what_is_in_no_pieces: ("`einsum` hands on a state, or a total, of what is in no pieces",),
+    a_fold_that_runs_twice_in_a_loop: (
+        "`einsum` runs twice in a loop, in other pieces",
+        "  cuts `k` in blocks of 8 over (data, @k:2)",
+        "  cuts `k` in blocks of 8 over (data, @k:2), `n` in blocks of 8 over ()",
+    ),
+    a_value_of_a_pipeline_that_all_devices_read: (
+        "`output y/1` reads another value than its program names",
+        "  expected result 0 of `b`",
+        "  got result 0 of `b`, on the last stage alone",
+    ),
+    an_operand_that_is_handed_on_twice: (
+        "`stack by 4 chunks of i` hands an operand from stage to stage twice",
+        "  operands (0, 0)",
+    ),
+    a_result_of_a_repetition_too_many: ("`stack` stores 2 results of its 1",),
+    an_axis_counted_from_the_last: (
+        "`einsum` changes an axis that is not there",
+        "  got Slice(axis=-2, cut=Cut(axes=('@i:4',), block=4, window=None, striped=False), size=16, alike=False)",
+    ),
+    a_scatter_counted_from_the_last: ("`einsum` scatters axis -2, which is not whole before it is",),
+    an_end_that_cuts_a_dimension_twice: (
+        "`einsum` ends with a dimension that is cut twice",
+        "  cuts of k, k",
+    ),
+    an_end_that_does_not_cut_a_dimension: (
+        "`einsum` ends in other pieces of `i` than it was given",
+        "  on the first device: names [0:16], is given [0:4]",
     ),
 }
 
