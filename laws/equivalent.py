@@ -32,7 +32,8 @@ def assert_equivalent(
 
     Both run on small integers, where they have to agree bit by bit wherever nothing is rounded, on normal numbers, and
     on numbers of mixed magnitude. Gradients are those of the product of all results with random cotangents, by every
-    floating input.
+    floating input; here the integers are such that the largest value of each input, and the smallest, comes several
+    times along every axis.
 
     Args:
       plan: anything with a `graph` and `compile() -> run(*args)`.
@@ -107,13 +108,13 @@ def checked_plan(subject: PlanSubject, laws: Sequence[str], left_out: Mapping[st
 def _plan_recipes(law: Law, subject: PlanSubject, seed: int) -> list[list[Any]]:
     if subject.values is not None:
         [given] = subject.drawn.recipes
-        return [[given, ["integers", seed]][: len(law.takes)], [given, ["normal", seed]][: len(law.takes)]][
-            : len(law.takes)
-        ]
+        return [[given, [domain, seed]][: len(law.takes)] for domain in ("nonzero", "normal")][: len(law.takes)]
     # In less than float32 parameters of size 1 tell nothing: a model that they saturate has gradients that are noise.
     last = "small" if subject.is_coarse else "scaled"
-    drawn = [["integers", seed], ["normal", seed], [last, seed + 1]]
-    return [[part] * len(law.takes) for part in (drawn if law.short in _ON_ALL else drawn[1:2])]
+    first = subject.first(law, seed)
+    drawn = [*([] if first else [["integers", seed]]), ["normal", seed], [last, seed + 1]]
+    chosen = drawn if law.short in _ON_ALL else [["normal", seed]]
+    return [*first, *([part] * len(law.takes) for part in chosen)]
 
 
 def _check_finite(subject: PlanSubject, seed: int) -> None:

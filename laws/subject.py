@@ -66,6 +66,11 @@ class Subject(abc.ABC):
             self.cache[key] = self.strategy(kind, domain)
         return self.cache[key]
 
+    def first(self, law: Law, seed: int) -> list[list[Recipe]]:
+        """Arguments of a law that are looked at before any are drawn, one recipe for each argument."""
+        del law, seed
+        return []
+
     @abc.abstractmethod
     def build(self, kind: str, recipe: Recipe) -> Any:
         """The argument that a recipe stands for."""

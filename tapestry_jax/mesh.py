@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, cast, overload
 
 import jax
 import numpy as np
@@ -14,7 +14,11 @@ from combinators.arguments import is_whole
 from combinators.errors import MeshError, message, spelt
 
 
-def mesh(devices: Sequence[Any] | None = None, **axes: int) -> Mesh:
+@overload
+def mesh(*, devices: Sequence[Any] | None = None, **axes: int) -> Mesh: ...
+@overload
+def mesh(devices: Sequence[Any] | None, /, **axes: int) -> Mesh: ...
+def mesh(*devices: Any, **axes: Any) -> Mesh:
     """Make a mesh of devices: `tp.mesh(data=2, model=4)`.
 
     Args:
@@ -27,14 +31,7 @@ def mesh(devices: Sequence[Any] | None = None, **axes: int) -> Mesh:
     Raises:
       MeshError: when there are too few devices, or a size is not a positive integer.
     """
-    if is_whole(devices):
-        raise MeshError(
-            message(
-                "a mesh axis cannot be called `devices`, which says which devices to use",
-                f"got devices={devices!r}",
-                remedy="Call the axis something else, such as `data`.",
-            )
-        )
+    given = _one_of(devices, axes)
     for name, size in axes.items():
         if not is_whole(size) or size < 1:
             raise MeshError(
@@ -47,7 +44,7 @@ def mesh(devices: Sequence[Any] | None = None, **axes: int) -> Mesh:
     if not axes:
         raise MeshError(message("a mesh needs axes", remedy="Name them: tp.mesh(data=2, model=4)."))
     axes = {name: int(size) for name, size in axes.items()}
-    available = _read_devices(devices)
+    available = _read_devices(given)
     needed = math.prod(axes.values())
     if needed > len(available):
         shown = " x ".join(f"{name}={size}" for name, size in axes.items())
@@ -61,6 +58,34 @@ def mesh(devices: Sequence[Any] | None = None, **axes: int) -> Mesh:
         )
     kinds = (AxisType.Auto,) * len(axes)
     return jax.make_mesh(tuple(axes.values()), tuple(axes), axis_types=kinds, devices=available[:needed])
+
+
+def _one_of(devices: tuple[Any, ...], axes: dict[str, Any]) -> Any:
+    """What says which devices to use, by place or by name; taken out of what names axes.
+
+    Raises:
+      MeshError: for a number, as of an axis, and for both.
+    """
+    # Of a parameter that has this name Python itself would say that it is given twice.
+    listed = [each for each in (*devices, axes.pop("devices", None)) if each is not None]
+    count = next((each for each in listed if is_whole(each)), None)
+    if count is not None:
+        raise MeshError(
+            message(
+                "a mesh axis cannot be called `devices`, which says which devices to use",
+                f"got devices={count!r}",
+                remedy="Call the axis something else, such as `data`.",
+            )
+        )
+    if len(listed) > 1:
+        raise MeshError(
+            message(
+                "the devices of a mesh are given twice",
+                f"got {spelt(listed[0], 60)}, and {spelt(listed[1], 60)}",
+                remedy="Give them once: tp.mesh(devices, data=2).",
+            )
+        )
+    return listed[0] if listed else None
 
 
 def _read_devices(devices: Any) -> list[Any]:

@@ -6,7 +6,7 @@ that come in, as a leaf's do; what comes out is held against them axis by axis.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any, NoReturn
@@ -31,6 +31,7 @@ class Claim:
       name: of the program.
       signature: without `...`.
       depth: how many programs stand around this one; 0 where it is the whole program.
+      values: what comes in.
       operands: the axes of the operands: place in the signature, axis, name of the tensor's axis, size.
       bound: the names that the bare dimensions stand for.
       known: the sizes of dimensions that are known.
@@ -40,6 +41,7 @@ class Claim:
     name: str
     signature: Signature
     depth: int
+    values: Sequence[Value]
     operands: list[tuple[tuple[int, int], Axis, AxisName, int]] = field(default_factory=list)  # pyright: ignore[reportUnknownVariableType]
     bound: dict[str, AxisName] = field(default_factory=dict)  # pyright: ignore[reportUnknownVariableType]
     known: dict[str, int] = field(default_factory=dict)  # pyright: ignore[reportUnknownVariableType]
@@ -67,7 +69,7 @@ class Claim:
                 )
             )
         signature = signature.expand(signature.ellipsis_rank([value.ndim for value in values], where=name))
-        claim = cls(name, signature, depth)
+        claim = cls(name, signature, depth, values)
         claim.known = solve_partly(signature, [value.shape for value in values], where=name)
         for number, (operand, value) in enumerate(zip(signature.operands, values, strict=True)):
             for at, (axis, label) in enumerate(zip(operand.axes, value.axes, strict=True)):
@@ -123,7 +125,8 @@ class Claim:
         """Hold what the program returns against its signature: number, ranks, names, order, sizes of expressions.
 
         Sizes of bare dimensions belong to the tensors: after a window `y` of 8 and of 6 are one name. An axis that the
-        program makes anew may be called as one of the operands only where it has its size.
+        program makes anew may be called as one of the operands only where it has its size. What an expression says that
+        is read has to be what the operations between read, cell by cell.
 
         Raises:
           SignatureError: with carets under the axes that are false.
@@ -156,6 +159,7 @@ class Claim:
                 suggest(label, axis.name or axis.whole_name, self.depth)
         self._check_distinct()
         self._check_windows()
+        self._check_reads(leaves)
 
     def _wrong_name(self, axis: Axis, label: AxisName, size: int) -> str | None:
         """What is wrong with the name of a result's axis."""
@@ -211,32 +215,46 @@ class Claim:
 
     def _check_windows(self) -> None:
         for place, axis, _, size in self.operands:
-            dim = self._receiver(axis)
-            if axis.kind == "composite":
-                problem = self._wrong_size(axis, size)
-            elif dim is None or dim not in self.known or any(other.name == dim for _, other, _, _ in self.operands):
-                continue
-            else:
-                problem = (
-                    None
-                    if self.known[dim] in self._window_sizes(axis, dim, size)
-                    else (f"`{dim}` is {self.known[dim]}, and `{axis}` reads {size} cells")
-                )
+            is_composite = axis.kind == "composite"
+            problem = self._wrong_size(axis, size) if is_composite else self._wrong_window(axis, size, self.known)
             if problem is not None:
                 self._refuse([place], problem)
 
-    def _window_sizes(self, axis: Axis, dim: str, size: int) -> range | tuple[int, ...]:
-        """The sizes that a window may have: all reads exist, or a boundary answers those that do not."""
-        others = {name: self.known[name] for name in axis.names if name != dim and name in self.known}
+    def _wrong_window(self, axis: Axis, size: int, sizes: Mapping[str, int]) -> str | None:
+        """What is wrong with the size of the dimension that a window becomes, where no other axis tells that."""
+        dim = self._receiver(axis)
+        if dim is None or dim not in sizes or any(other.name == dim for _, other, _, _ in self.operands):
+            return None
+        fits = sizes[dim] in self._window_sizes(axis, dim, size, sizes)
+        return None if fits else f"`{dim}` is {sizes[dim]}, and `{axis}` reads {size} cells"
+
+    def _window_sizes(self, axis: Axis, dim: str, size: int, sizes: Mapping[str, int]) -> range:
+        """The sizes that a window may have: all reads exist, or boundaries answer some or all of those that do not."""
+        others = {name: sizes[name] for name in axis.names if name != dim and name in sizes}
         stride = next(abs(term.coefficient) for term in axis.terms if term.name == dim)
         answered = -(-size // stride)
         if len(others) < len(axis.terms) - 1:
             return range(answered + 1)
         alone = Signature((Operand((axis,)),), (Operand((Axis("affine", (Term(dim),)),)),))
         try:
-            return (answered, solve_sizes(alone, [(size,)], given=others)[dim])
-        except SignatureError:  # it reads cells that do not exist, so a boundary answers
-            return (answered,)
+            valid = solve_sizes(alone, [(size,)], given=others)[dim]
+        except SignatureError:  # it reads cells that do not exist, so a boundary answers at that end at least
+            reach = sum(abs(term.coefficient) * (others.get(term.name, 1) - 1) for term in axis.terms)
+            valid = max((size - 1 - reach) // stride + 1, 0)
+        return range(min(valid, answered), answered + 1)
+
+    def _check_reads(self, results: Sequence[Value]) -> None:
+        """Hold the cells that expressions say are read against those that the operations read."""
+        if not results or not any(axis.is_window and size for _, axis, _, size in self.operands):
+            return
+        # Here, not at the top: few programs have expressions, and a library that is imported need not load it.
+        from combinators.recording.said import Program, false_reads
+
+        program = Program(self.name, self.signature, self.values, results, self.known)
+        for place, problem, way_out in false_reads(program, self._wrong_window):
+            dim = self._receiver(self.signature.operands[place[0]].axes[place[1]])
+            plain = f"the plain name `{dim}`" if dim is not None else "a plain name"
+            self._refuse([place], problem, remedy=f"{way_out} {plain}, which leaves it open.")
 
     def _is_one(self, left: str, right: str) -> bool:
         return find(self.bound[left]) == find(self.bound[right])

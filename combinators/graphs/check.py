@@ -53,6 +53,18 @@ def check_graph(graph: Graph, where: str = "graph") -> None:
     _require(bool(graph.outputs), where, "it has no output")
 
 
+def check_inputs(graph: Graph, where: str = "graph") -> None:
+    """Check that no two inputs of a program have one path, which plans place them by: tracing keeps them apart.
+
+    Raises:
+      FormatError: with the first path that stands twice.
+    """
+    seen: set[str] = set()
+    for node in graph.inputs:
+        _require(node.path not in seen, where, f"two inputs have the path {shown(node.path)}")
+        seen.add(node.path)
+
+
 def _check_ref(graph: Graph, ref: Ref, before: int, place: str) -> None:
     _require(0 <= ref.node < before, place, f"it refers to node {ref.node}, and {before} nodes stand before it")
     count = len(graph.nodes[ref.node].results)

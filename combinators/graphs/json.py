@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast, final
 
 from combinators.errors import FormatError, GraphError, TapestryError, message
 from combinators.frozen import dataclass
-from combinators.graphs.check import check_graph
+from combinators.graphs.check import check_graph, check_inputs
 from combinators.graphs.nodes import DEEPEST_LOOPS, Apply, Input, Loop, Node, Ref, Rename
 from combinators.index_space.tensor_type import TensorType
 from combinators.operations.json import operation_from_json, operation_to_json
@@ -92,6 +92,7 @@ def _read(text: str, reader: _Reader) -> Graph:
         graph = reader.graph(stored, "graph", 0)
         with bounded_steps(len(text)):
             check_graph(graph)
+        check_inputs(graph)
     except FormatError:
         raise
     except TapestryError as error:

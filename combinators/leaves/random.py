@@ -29,6 +29,10 @@ from combinators.recording.value import Value, as_value
 __all__ = ("bernoulli", "bits", "fold_in", "normal", "split", "uniform")
 
 
+def __dir__() -> list[str]:
+    return sorted([*__all__, *(name for name in globals() if name.startswith("__") and name.endswith("__"))])
+
+
 @dataclass(frozen=True)
 class Draw:
     """Counter-based random numbers at the coordinates of a block.
@@ -92,27 +96,28 @@ def _linear(coordinates: tuple[Any, ...], shape: tuple[int, ...], lead: int, blo
     return total
 
 
-def bits(key: Any, *, like: Any) -> Any:
+def bits(key: Any, *misplaced: Any, like: Any = None) -> Any:
     """Uniform uint32, one for each cell of `like`."""
-    return _draw(key, like, "bits")
+    return _draw(key, _named_like(misplaced, like, "bits"), "bits")
 
 
-def uniform(key: Any, *, like: Any, dtype: Any = jnp.float32) -> Any:
+def uniform(key: Any, *misplaced: Any, like: Any = None, dtype: Any = jnp.float32) -> Any:
     """Uniform in [0, 1): multiples of 2**-24, or of what a dtype of fewer bits can tell apart."""
-    return _draw(key, like, "uniform", dtype=TensorType((), dtype).dtype.name)
+    return _draw(key, _named_like(misplaced, like, "uniform"), "uniform", dtype=TensorType((), dtype).dtype.name)
 
 
-def normal(key: Any, *, like: Any, dtype: Any = jnp.float32) -> Any:
+def normal(key: Any, *misplaced: Any, like: Any = None, dtype: Any = jnp.float32) -> Any:
     """Standard normal, by the inverse error function."""
-    return _draw(key, like, "normal", dtype=TensorType((), dtype).dtype.name)
+    return _draw(key, _named_like(misplaced, like, "normal"), "normal", dtype=TensorType((), dtype).dtype.name)
 
 
-def bernoulli(key: Any, p: float = 0.5, *, like: Any) -> Any:
+def bernoulli(key: Any, p: float = 0.5, *misplaced: Any, like: Any = None) -> Any:
     """True with probability `p` (to 2**-24).
 
     Args:
       key: a typed key, `jax.random.key(seed)`, or its two words; inside a program a value.
       p: the probability, a Python number.
+      misplaced: nothing; what stands there is refused.
       like: whose axes and sizes the result has; a `tp.TensorType` will do.
 
     Returns:
@@ -127,6 +132,7 @@ def bernoulli(key: Any, p: float = 0.5, *, like: Any) -> Any:
       >>> bernoulli(jax.random.key(0), 1.0, like=jnp.zeros((2, 2))).tolist()
       [[True, True], [True, True]]
     """
+    like = _named_like(misplaced, like, "bernoulli")
     chance = read_number(p, "the probability of tp.random.bernoulli")
     if not 0 <= chance <= 1:
         raise GraphError(message("a probability lies in [0, 1]", f"got {p!r}", remedy="Give one that does."))
@@ -281,6 +287,19 @@ def _check_key(key: Any, where: str) -> Any:
     # A key that stands in a program, such as one that makes parameters, is two numbers of it.
     first, second = np.asarray(words).tolist()
     return Map(Words(first, second), "@words -> words", sizes={"words": 2}, name="key")()
+
+
+def _named_like(misplaced: tuple[Any, ...], like: Any, where: str) -> Any:
+    """What random numbers are drawn like, which is given by its name: a shape has no axes that a plan could cut."""
+    if misplaced or like is None:
+        raise GraphError(
+            message(
+                f"tp.random.{where} draws numbers like something, and takes no shape",
+                f"got {spelt(misplaced[0])}" if misplaced else "got no `like`",
+                remedy=f'Pass like=x, or a type: tp.random.{where}(key, like=tp.TensorType({{"row": 3, "embed": 4}})).',
+            )
+        )
+    return like
 
 
 def _axes_of(like: Any, where: str) -> tuple[tuple[int, ...], tuple[str | None, ...]]:

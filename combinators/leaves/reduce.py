@@ -32,7 +32,8 @@ class Reduce(Leaf):
       signature: `operands -> results`; what stands only on the left is folded.
       monoid: merges two states; written for one cell.
       carrier: the signature of the state, such as `"b h q, b h q, b h q e"`, where it differs from the result's. What
-        all leaves share is mapped; a cell's own axes carry names that no other leaf has.
+        all leaves share is mapped; a cell's own axes carry names that no other leaf has. The dimensions of the result
+        stand in it. (The dtype of states is told by `accumulate=` of `tp.plan`.)
       present: state of one cell to result of one cell.
       sizes: sizes of dimensions that no operand's shape tells.
       boundary: what windows read outside a tensor.
@@ -44,7 +45,8 @@ class Reduce(Leaf):
 
     Raises:
       KernelError: when a kernel closes over arrays.
-      SignatureError: when the signature cannot be read, or a fold has no monoid.
+      SignatureError: when the signature cannot be read, a fold has no monoid, or `carrier` leaves out a dimension of
+        the result.
 
     Laws: fold_homomorphism; those of the monoid.
 

@@ -231,6 +231,26 @@ def _check_carrier(operation: Operation, where: str) -> None:
                     remedy="List the axes of every leaf of the state; what is folded is none of them.",
                 )
             )
+    _check_carried(operation, where)
+
+
+def _check_carried(operation: Operation, where: str) -> None:
+    """Refuse a carrier without a dimension that results have: nothing would say where its cells are."""
+    if operation.carrier is None:
+        return
+    names = [name for axes in operation.carrier for name in axes]
+    missing = [name for name in operation.signature.map_dims if name not in names]
+    strange = [name for name in names if name not in (*operation.signature.dims, "...")]
+    if missing:
+        raise SignatureError(
+            message(
+                f"the carrier of {where} does not have `{missing[0]}`, which results have",
+                f"signature {operation.signature}",
+                f"got {', '.join(map(' '.join, operation.carrier))!r}",
+                *([f"`{strange[0]}` is no dimension of the signature"] if strange else []),
+                remedy="carrier= lists the axes of every leaf of the state; a dtype is for tp.plan(accumulate=).",
+            )
+        )
 
 
 def _carries(axes: Sequence[str], folds: Sequence[str], over: str | None) -> str:

@@ -45,6 +45,15 @@ def check_state(operation: Operation, leaves: list[Any], carrier: tuple[Axes, ..
         found: tuple[int, ...] = tuple(leaf.shape)
         own = found + (0,) * (len(axes) - len(found))
         expected = tuple(sizes.get(name.removeprefix("~"), size) for name, size in zip(axes, own, strict=False))
+        if len(axes) != len(found) and operation.carrier is not None:
+            raise SignatureError(
+                message(
+                    f"the carrier of `{operation.name}` names other axes than its kernel gives a leaf of the state",
+                    f"signature {operation.signature}",
+                    f"carrier ({' '.join(axes)}): {len(axes)} axes, the leaf has the shape {found}",
+                    remedy="Let carrier= list the axes of every leaf, or mend the kernel.",
+                )
+            )
         if len(axes) != len(found) or expected != found:
             refuse_shape(operation, f"state leaf ({' '.join(axes)})", expected, found)
 

@@ -20,7 +20,8 @@ class Pick:
     """Take the cells of a block that a slice takes: a block holds what lies between its first and its last one.
 
     Attributes:
-      steps: for each axis of the operand its step; None for a position, of which one cell is read.
+      steps: for each axis of the operand its step, negative from its last cell on; None for a position, of which one
+        cell is read.
       added: axes of the result that have size 1.
     """
 
@@ -35,7 +36,7 @@ class Pick:
 
 @dataclass(frozen=True)
 class Turn:
-    """Turn axes around, which are whole in a block.
+    """Turn axes around, which are whole in a block: what graphs stored by earlier releases hold for a negative step.
 
     Attributes:
       axes: positions in the operand.
@@ -51,8 +52,7 @@ class Turn:
 def pick(value: Value, key: Any) -> Value:
     """Read `value[key]`: integers, slices, `None` and `...`.
 
-    A slice with a negative step reads its cells in ascending order, and turns them around whole: where a plan cuts
-    the axis, its pieces are gathered.
+    A slice with a negative step reads from its last cell down to its first: `(15-a) -> a` for all of 16.
 
     Raises:
       GraphError: for any other index, and for a position that does not exist.
@@ -62,7 +62,6 @@ def pick(value: Value, key: Any) -> Value:
     result: list[str] = []
     added: list[int] = []
     sizes: dict[str, int] = {}
-    turned: list[int] = []
     axes = iter(range(value.ndim))
     for item in _full(value, key):
         if item is None:
@@ -73,9 +72,6 @@ def pick(value: Value, key: Any) -> Value:
         size, name = value.shape[axis], f"d{axis}"
         if isinstance(item, slice):
             start, count, step = _bounds(value, item, size)
-            if step < 0:
-                start, step = start + (count - 1) * step if count else 0, -step
-                turned.append(len(result))
             plain = (start, count, step) == (0, size, 1)
             # A window of one cell has a size of its own, where a bare name would have that of the axis.
             operand.append(name if plain else f"({step}*{name}+[w{axis}]+{start})")
@@ -88,21 +84,11 @@ def pick(value: Value, key: Any) -> Value:
             operand.append(f"([{name}]+[w{axis}]+{at})")
             steps.append(None)
             sizes |= {name: 1, f"w{axis}": 1}
-    picked = value
-    if sizes or added:
-        kernel, listed = Pick(tuple(steps), tuple(added)), tuple(sorted(sizes.items()))
-        picked = _applied(f"{' '.join(operand)} -> {' '.join(result)}", kernel, listed, value)
-    return _turned(picked, turned) if turned else picked
-
-
-def _turned(value: Value, axes: list[int]) -> Value:
-    whole = " ".join(f"[d{axis}]" if axis in axes else f"d{axis}" for axis in range(value.ndim))
-    return _applied(f"{whole} -> {whole}", Turn(tuple(axes)), (), value)
-
-
-def _applied(text: str, kernel: Any, sizes: tuple[tuple[str, int], ...], value: Value) -> Value:
-    operation = Operation(Signature.parse(text), kernel, sizes=sizes, name="slice")
-    return trace_of([value], "slice").apply(operation, [value])
+    if not sizes and not added:
+        return value
+    signature = Signature.parse(f"{' '.join(operand)} -> {' '.join(result)}")
+    kernel, listed = Pick(tuple(steps), tuple(added)), tuple(sorted(sizes.items()))
+    return trace_of([value], "slice").apply(Operation(signature, kernel, sizes=listed, name="slice"), [value])
 
 
 def _full(value: Value, key: Any) -> list[Any]:

@@ -14,6 +14,7 @@ import numpy as np
 from hypothesis import Phase, Verbosity, find, settings
 from hypothesis import strategies as st
 from hypothesis.errors import NoSuchExample, Unsatisfiable
+from hypothesis.strategies import SearchStrategy
 
 from combinators.arguments import read_flag
 from laws.errors import LawError, whole_number
@@ -89,8 +90,24 @@ def search(law: Law, subject: Subject, how: Search) -> Failure | int:
 
     kinds = [kind for _, kind in law.takes]
     strategy = st.one_of([st.tuples(*(subject.drawing(kind, domain) for kind in kinds)) for domain in DOMAINS])
+    given = subject.first(law, how.seed)[: how.examples]
+    found: list[Recipe] | None = next((recipe for recipe in given if fails(recipe)), None)
+    left = how.examples - len(given) if law.takes else 1
+    if found is None and left:
+        found = _drawn(strategy, fails, left, how)
+    if found is None:
+        return count
+    if how.shrink:
+        found = _simplest(law, subject, found)
+    return Failure(law, subject, found, judge(law, subject, found), how.seed, first)
+
+
+def _drawn(
+    strategy: SearchStrategy[Any], fails: Callable[[Any], bool], examples: int, how: Search
+) -> list[Recipe] | None:
+    """The recipe of a drawn counterexample, or None."""
     quiet = settings(
-        max_examples=how.examples if law.takes else 1,
+        max_examples=examples,
         database=None,
         deadline=None,
         phases=(Phase.generate, Phase.shrink) if how.shrink else (Phase.generate,),
@@ -98,12 +115,9 @@ def search(law: Law, subject: Subject, how: Search) -> Failure | int:
         print_blob=False,
     )
     try:
-        found = list(find(strategy, fails, settings=quiet, random=Random(how.seed)))
+        return list(find(strategy, fails, settings=quiet, random=Random(how.seed)))
     except (NoSuchExample, Unsatisfiable):
-        return count
-    if how.shrink:
-        found = _simplest(law, subject, found)
-    return Failure(law, subject, found, judge(law, subject, found), how.seed, first)
+        return None
 
 
 def _simplest(law: Law, subject: Subject, recipe: list[Recipe]) -> list[Recipe]:

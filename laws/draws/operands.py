@@ -19,6 +19,7 @@ from combinators.errors import message, spelt
 from combinators.index_space.tensor_type import TensorType
 from laws.draws.cells import Struct, build_cell, is_dyadic, plain, show_cell, why_not_drawn
 from laws.draws.listed import as_entries
+from laws.draws.ties import TIES, tied
 from laws.errors import LawError
 from laws.subject import Recipe
 
@@ -183,9 +184,10 @@ def arrays(domain: str) -> SearchStrategy[Any]:
 def build_arrays(types: Sequence[Any], recipe: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
     """Fill arrays of the given types.
 
-    Floats are small integers (whose sums and products are exact), normal numbers, `small` ones, which are normal
-    numbers over 8, or normal numbers scaled by powers of two between 1/64 and 64. Integers are 0 to 3: small enough to
-    be an index, and exact. Booleans are fair.
+    Floats are small integers (whose sums and products are exact), `nonzero` ones of these, `highs` and `lows`, whose
+    largest or smallest values tie, normal numbers, `small` ones, which are normal numbers over 8, or normal numbers
+    scaled by powers of two between 1/64 and 64. Integers are 0 to 3: small enough to be an index, and exact. Booleans
+    are fair.
 
     Args:
       types: anything with `shape` and `dtype`.
@@ -206,8 +208,8 @@ def show_arrays(types: Sequence[Any], recipe: Sequence[Any]) -> str:
 
 
 def is_exact_recipe(recipe: Sequence[Any]) -> bool:
-    """Whether the domain is that of small integers."""
-    return recipe[0] == "integers"
+    """Whether the domain is one of small integers."""
+    return recipe[0] in ("integers", "nonzero", *TIES)
 
 
 def _array(shape: tuple[int, ...], dtype: Any, domain: str, source: np.random.Generator) -> np.ndarray[Any, Any]:
@@ -224,5 +226,9 @@ def _array(shape: tuple[int, ...], dtype: Any, domain: str, source: np.random.Ge
 def _floats(shape: tuple[int, ...], domain: str, source: np.random.Generator) -> Any:
     if domain == "integers":
         return source.integers(-4, 5, shape).astype(np.float64)
+    if domain == "nonzero":
+        return source.integers(1, 5, shape) * source.choice([-1.0, 1.0], shape)
+    if domain in TIES:
+        return tied(shape, domain, source)
     normal = source.standard_normal(shape) / (8 if domain == "small" else 1)
     return normal * 2.0 ** source.integers(-6, 7, shape) if domain == "scaled" else normal

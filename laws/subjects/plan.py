@@ -15,6 +15,7 @@ from hypothesis.strategies import SearchStrategy
 from combinators.graphs.evaluate import evaluate
 from combinators.graphs.graph import Graph
 from laws.draws.operands import Operands, Values, arrays, build_arrays, is_exact_recipe, show_arrays
+from laws.draws.ties import TIES
 from laws.law import Law
 from laws.quickly import quick_options
 from laws.subject import Recipe, Subject
@@ -121,6 +122,12 @@ class PlanSubject(Subject):
         """Whether a step of the program rounds to less than float32."""
         kinds = [jax.ShapeDtypeStruct(kind.shape, kind.dtype) for kind in self.inputs]
         return coarsest(self.unplanned, (kinds,), cache=self.cache, key="unplanned") > FLOAT32
+
+    def first(self, law: Law, seed: int) -> list[list[Recipe]]:
+        """Arguments that tie, for gradients: what random numbers do seldom, and evenly."""
+        if law.name != "plan.gradients" or self.values is not None:
+            return []
+        return [[[domain, seed], ["nonzero", seed]] for domain in TIES]
 
     def wide(self, law: Law) -> tuple[Any, str]:
         """The unplanned side alone, which is that of several laws: a plan runs in the dtypes that it was made for."""

@@ -17,6 +17,9 @@ EVERY_OTHER = tp.Map(lambda x: x[::2], "(2*a) b -> a b")
 SUMS = tp.Map(lambda x: x[1:] + x[:-1], "(y+[k]) b -> y b", sizes={"k": 2})
 BLUR = tp.Map(lambda x: x[2:] + x[:-2], "(y+[k]-1) b -> y b", sizes={"k": 3}, boundary="periodic")
 FLIP = tp.Map(lambda x: x[::-1], "(3-a) b -> a b")
+SUM = tp.Reduce(lambda x: x.sum(0), "a b -> b", tp.monoids.Sum)
+SPLIT = tp.rearrange("(h d) b -> h d b", h=2) >> tp.rearrange("h d b -> (h d) b")
+WHOLE = tp.Map(lambda x: jnp.cumsum(x, 0), "[a] b -> [a] b")
 
 TRUE = [
     ("a b -> a b", SIN),
@@ -32,6 +35,23 @@ TRUE = [
     ("y b -> y b", SUMS),
     ("(y+[k]-1) b -> y b", BLUR),
     ("(3-a) b -> a b", FLIP),
+    ("(a+1) b -> a b", lambda v: v[1:]),
+    ("(2*a+1) b -> a b", lambda v: SIN(v)[1::2]),
+    ("(3-a) b -> a b", lambda v: v[::-1]),
+    ("(3-2*a) b -> a b", FLIP >> EVERY_OTHER),
+    ("(2*y+[k]) b -> y b", SUMS >> tp.Map(lambda x: x[::2], "(2*a) b -> a b")),
+    ("(y+[k]) b -> y b", SUMS >> SUMS),
+    ("(y+2*[k]) b -> y b", lambda v: v[2:] + v[:-2]),
+    ("(y+[k]) b -> y b", lambda v: v[2:] + v[:-2]),
+    ("(y+[k]+2*[j]-1) b -> y b", BLUR >> tp.Map(lambda x: x[2:] + x[:-2], "(y+2*[j]) b -> y b", sizes={"j": 2})),
+    ("(2*a) b -> a b", SPLIT >> EVERY_OTHER),
+    ("(2*a) b -> a b", EVERY_OTHER >> tp.rearrange("(h d) b -> h d b", h=2) >> tp.rearrange("h d b -> (h d) b")),
+    ("(2*a) b -> (a b)", EVERY_OTHER >> tp.rearrange("a b -> (a b)")),
+    ("(2*a) (h d) -> a (h d)", EVERY_OTHER),
+    ("(2*a) b -> b a", EVERY_OTHER >> tp.rearrange("a b -> b a")),
+    ("(2*a) b -> b", EVERY_OTHER >> SUM),
+    ("(2*a) b -> a b, b", EVERY_OTHER >> (SIN & SUM)),
+    ("a (b+1) -> a b", lambda v: v[:, 1:]),
     ("a b -> b", tp.einsum("a b -> b")),
     ("a [c] -> a [c]", SIN),
     ("a b -> a 1", tp.Map(lambda x: x[:, :1], "a [b] -> a 1")),
@@ -56,6 +76,22 @@ FALSE = [
     ("a b -> (a b)", tp.rearrange("a b -> a b 1") >> tp.einsum("a b c -> a"), "this axis is `a` of operand 0"),
     ("a [c] -> [c] a", SIN, "this axis is `a` of operand 0, and not `[c]`"),
     ("a [c] -> a d", SIN, "this axis is `[c]` of operand 0, and not `d`"),
+    ("(a+1) b -> a b", SIN, "result 0 reads `a` of this axis, and not `(a+1)`"),
+    ("(3-a) b -> a b", SIN, "result 0 reads `a` of this axis, and not `(-a+3)`"),
+    ("(a+[w]) b -> a b", SIN, "result 0 reads `a` of this axis, and not `(a+[w])`"),
+    ("(a-t) b -> a b", SIN, "result 0 reads `a` of this axis, and not `(a-t)`"),
+    ("a (b+1) -> a b", SIN, "result 0 reads `b` of this axis, and not `(b+1)`"),
+    ("(2*a+1) b -> a b", EVERY_OTHER, "result 0 reads `2*a` of this axis, and not `(2*a+1)`"),
+    ("(2*a+1) b -> b", EVERY_OTHER >> SUM, "result 0 reads `0`, `2` of this axis, and not `(2*a+1)`"),
+    ("(y+[k]-1) b -> y b", SUMS, "result 0 reads `y`, `y+1` of this axis, and not `(y+[k]-1)`"),
+    ("(y+[k]) b -> y b", BLUR, "result 0 reads `y-1`, `y`, `y+1` of this axis, and not `(y+[k])`"),
+    ("(a+1) b -> a b", FLIP, "result 0 reads `-a+3` of this axis, and not `(a+1)`"),
+    ("(2*a) b -> (a b)", lambda v: tp.rearrange("a b -> (a b)")(v[1::2]), "result 0 reads `2*a+1` of this axis"),
+    ("(a+1) b -> a b", WHOLE, "` takes `[a]` whole"),
+    ("(a+1) b -> a b", tp.Scan(tp.monoids.Sum, "a b -> a b", "a"), "scan` runs along `a`"),
+    ("(a+1) b -> a b", lambda v: tp.iterate(SIN, 2)(v)[1:], "cannot be told: they go through the loop"),
+    ("(a+1) b -> a b", lambda v: v[1:3], "`a` is 2, and `(a+1)` reads 4 cells"),
+    ("(a+[k]) b -> a b", lambda v: v[1:3] + v[:2], "`a` is 2, and `(a+[k])` reads 4 cells"),
     ("a b -> ... a b", SIN, "on the right alone"),
     ("... b -> b ...", SIN, ""),
     ("a b -> a b, b", SIN & SIN, "expected (b), got"),
@@ -133,3 +169,49 @@ def test_operands_with_names_and_without_meet() -> None:
     graph = tp.trace(product, TensorType({"n": 2, "embed": 3}), jnp.ones((3, 4)))
     # `n` is taken by another dimension, so the one that the signature calls so gets a number.
     assert [node.results[0].names for node in graph.nodes] == [("n", "embed"), ("embed", "n_1"), ("n", "n_1")]
+
+
+def test_a_false_window_shows_what_is_read_and_the_way_out() -> None:
+    with pytest.raises(SignatureError) as caught:
+        tp.trace(tp.program("(a+3) b -> a b")(lambda v: SIN(v)), NAMED)
+    assert str(caught.value) == (
+        "`lambda` does not return what its signature says\n"
+        "  (a+3) b -> a b\n"
+        "  ^^^^^\n"
+        "  result 0 reads `a` of this axis, and not `(a+3)`\n"
+        "  Write what is read, or the plain name `a`, which leaves it open."
+    )
+    with pytest.raises(SignatureError) as caught:
+        tp.trace(tp.program("(a+3) b -> a b")(lambda v: WHOLE(v)), NAMED)
+    assert "  Write the plain name `a`, which leaves it open." in str(caught.value)
+    tp.trace(tp.program("a b -> a b")(lambda v: WHOLE(v)), NAMED)
+
+
+def test_windows_whose_size_an_operand_tells_have_that_size() -> None:
+    blur = tp.Reduce(
+        lambda x, w: sum(x[k : k + x.shape[0] - 1] * w[k] for k in range(2)), "(y+[k]) b, [k] -> y b", tp.monoids.Sum
+    )
+    claimed = tp.program("(y+[k]) b, [k] -> y b")(lambda x, w: blur(x, w[:2]))
+    tp.trace(claimed, X, jnp.ones(2))
+    with pytest.raises(SignatureError, match=r"reads `y`, `y\+1` of this axis, and not"):
+        tp.trace(claimed, X, jnp.ones(3))
+
+
+def test_one_tensor_may_come_in_as_several_operands() -> None:
+    product = tp.Map(lambda x, y: x[:-1] * y, "(a+[k]) b, (a+1) b -> a b", sizes={"k": 2})
+    claimed = tp.program("(a+[k]) b, (a+1) b -> a b")(product)
+    tp.trace(lambda x: claimed(x, x), X)
+    plain = tp.program("(a+1) b, a b -> a b")(lambda x, y: x[1:] * y[:-1])
+    tp.trace(lambda x: plain(x, x), X)
+    with pytest.raises(SignatureError, match="reads `a` of this axis"):
+        tp.trace(lambda x: tp.program("(a+1) b, a b -> a b")(lambda x, y: SIN(x))(x, x), X)
+    tp.trace(lambda x: tp.program("(a+1) b, a b -> a b")(lambda x, y: SIN(y))(x, SIN(x)), X)
+
+
+def test_what_stands_around_a_loop_is_followed_inside() -> None:
+    def steps(claimed: Any) -> Any:
+        return lambda x, y: tp.iterate(tp.program("a b -> a b")(lambda v: v + claimed(y)), 2)(x)
+
+    tp.trace(steps(tp.program("(a+1) b -> a b")(lambda v: v[1:])), X[:3], X)
+    with pytest.raises(SignatureError, match="reads `a` of this axis"):
+        tp.trace(steps(tp.program("(a+1) b -> a b")(lambda v: SIN(v)[:3])), X[:3], X)

@@ -255,6 +255,12 @@ def test_an_edited_loop_names_the_place(path: tuple[Any, ...], value: Any, text:
     assert text in str(caught.value) and "graph, node 2 (stack)" in str(caught.value)
 
 
+def test_two_inputs_of_one_path_are_refused() -> None:
+    content = json.loads(tp.trace(tp.Map(jnp.add, "a, a -> a"), TensorType({"a": 3}), TensorType({"a": 3})).to_json())
+    with pytest.raises(FormatError, match=r"graph: the graph does not hold together.\n  two inputs have the path x0"):
+        read(change(content, ("graph", "nodes", 1, "path"), "x0"))
+
+
 def test_a_loop_that_ends_by_a_number_is_refused() -> None:
     content = json.loads(tp.trace(tp.iterate(lambda x: x * 2, 3), X).to_json())
     with pytest.raises(FormatError, match=r"it ends by carry 0, which is float32\(b=4, e=3\)"):

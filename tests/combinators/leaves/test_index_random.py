@@ -83,6 +83,29 @@ def test_named_tensors_and_arrays_draw_the_same() -> None:
     np.testing.assert_array_equal(tp.random.uniform(KEY, like=x), tp.random.uniform(jax.random.key(7), like=x))
 
 
+@pytest.mark.parametrize(
+    ("draw", "got"),
+    [
+        (lambda: tp.random.normal(KEY, (3, 4)), "got (3, 4)"),
+        (lambda: tp.random.uniform(KEY, 3), "got 3"),
+        (lambda: tp.random.bits(KEY), "got no `like`"),
+        (lambda: tp.random.bernoulli(KEY, 0.5, (3,), like=jnp.zeros(3)), "got (3,)"),
+    ],
+)
+def test_a_shape_is_told_what_to_pass_instead(draw: Any, got: str) -> None:
+    with pytest.raises(tp.GraphError) as caught:
+        draw()
+    head, shown, remedy = str(caught.value).splitlines()
+    assert head.endswith("draws numbers like something, and takes no shape")
+    assert shown.strip() == got
+    assert remedy.endswith('(key, like=tp.TensorType({"row": 3, "embed": 4})).')
+
+
+def test_the_module_lists_what_it_is_for() -> None:
+    assert [name for name in dir(tp.random) if not name.startswith("__")] == sorted(tp.random.__all__)
+    assert {"__doc__", "__name__", "__all__"} <= {*dir(tp.random)}
+
+
 LARGE = jnp.zeros((200, 500))
 
 

@@ -180,6 +180,23 @@ def test_a_kernel_that_fails_on_no_cells_is_a_typed_error() -> None:
             "  Name the axes of every leaf of the state, in flattening order.",
         ),
         (
+            lambda: tp.Reduce(jnp.sum, "k n -> n", tp.monoids.Sum, carrier="bfloat16"),
+            SignatureError,
+            "the carrier of `sum` does not have `n`, which results have\n"
+            "  signature k n -> n\n"
+            "  got 'bfloat16'\n"
+            "  `bfloat16` is no dimension of the signature\n"
+            "  carrier= lists the axes of every leaf of the state; a dtype is for tp.plan(accumulate=).",
+        ),
+        (
+            lambda: tp.Reduce(lambda x: x.sum(0), "k n -> n", tp.monoids.Sum, carrier="own n")(X),
+            SignatureError,
+            "the carrier of `lambda` names other axes than its kernel gives a leaf of the state\n"
+            "  signature k n -> n\n"
+            "  carrier (own n): 2 axes, the leaf has the shape (6,)\n"
+            "  Let carrier= list the axes of every leaf, or mend the kernel.",
+        ),
+        (
             lambda: tp.Reduce(rows_and_ones, "k n -> n", tp.monoids.LogSumExp, carrier="n, 2*n"),
             SignatureError,
             "the carrier of tp.Reduce(rows_and_ones) has the axis '2*n'\n"

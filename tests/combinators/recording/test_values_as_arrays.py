@@ -13,6 +13,7 @@ import pytest
 from flax import nnx
 
 import tapestry_jax as tp
+from combinators.graphs.nodes import Apply
 
 X = tp.TensorType({"b": 8, "c": 4})
 ARRAY = np.arange(32, dtype=np.float32).reshape(8, 4)
@@ -72,6 +73,25 @@ def test_slices_keep_names_and_are_planned() -> None:
         plan.verify()
         for got, expected in zip(plan.compile()(ARRAY), graph(ARRAY), strict=True):
             np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize(
+    ("turn", "signature"),
+    [
+        (lambda x: x[::-1], "(-d0+[w0]+7) d1 -> d0 d1"),
+        (lambda x: x[6:0:-2], "(-2*d0+[w0]+6) d1 -> d0 d1"),
+        (lambda x: x[::-1, ::-1], "(-d0+[w0]+7) (-d1+[w1]+3) -> d0 d1"),
+    ],
+)
+def test_slices_that_run_backwards_can_be_cut(turn: Callable[[Any], Any], signature: str) -> None:
+    graph = tp.trace(lambda x: turn(x), X)
+    [node] = graph.nodes[1:]
+    assert isinstance(node, Apply) and str(node.operation.signature) == signature
+    assert graph.type_of(graph.outputs[0][1]).names == ("b", "c")
+    for entries in ({"b": "d"}, {"b": tp.chunks(2)}, {"c": "d"}, {"b": ("d", tp.chunks(2))}):
+        plan = tp.plan(graph, tp.mesh(d=2), entries)
+        plan.verify()
+        np.testing.assert_array_equal(plan.compile()(ARRAY), turn(np.asarray(ARRAY)))
 
 
 REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {

@@ -160,6 +160,51 @@ def _(primals, tangents):
 UNEVEN = FakePlan(TOP, shared_by_halves)
 
 
+@jax.custom_jvp
+def first_is_favoured(x):
+    """Minima along both axes, whose gradient goes by half more than its share to the first element that attains one."""
+    return jnp.min(x, 0), jnp.min(x, 1)
+
+
+def _favoured(x, v, axis):
+    ties = (x == jnp.min(x, axis, keepdims=True)).astype(x.dtype)
+    count = ties.sum(axis, keepdims=True)
+    first = jnp.cumsum(ties, axis) * ties == 1
+    share = ties / count + jnp.where(count > 1, jnp.where(first, 0.5, -0.5 / (count - 1)) * ties, 0)
+    return (v * share).sum(axis)
+
+
+@first_is_favoured.defjvp
+def _(primals, tangents):
+    x, v = *primals, *tangents
+    return first_is_favoured(x), (_favoured(x, v, 0), _favoured(x, v, 1))
+
+
+def lowest(axis, signature):
+    return tp.Reduce(lambda x: jnp.min(x, axis=axis), signature, tp.monoids.Min)
+
+
+BOTTOM = tp.trace(
+    lambda x: (lowest(0, "a b -> b")(x), lowest(1, "a b -> a")(x)), tp.TensorType({"a": 5, "b": 3}, jnp.float32)
+)
+FAVOURED = FakePlan(BOTTOM, first_is_favoured)
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("plan", [UNEVEN, FAVOURED], ids=["uneven", "favoured"])
+def test_gradient_that_is_wrong_at_ties_alone_is_found_by_every_seed(plan, seed):
+    with pytest.raises(laws.LawError, match=r"LAW plan\.gradients FAILED"):
+        laws.assert_equivalent(plan, seed=seed)
+    with pytest.raises(laws.LawError, match=r"LAW plan\.gradients FAILED"):
+        laws.assert_lawful(plan, laws="plan.gradients", examples=2, seed=seed, shrink=False)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("graph", "run"), [(TOP, jnp.max), (BOTTOM, lambda x: (jnp.min(x, 0), jnp.min(x, 1)))])
+def test_gradient_that_is_shared_by_all_that_tie_passes(graph, run, seed):
+    assert "plan.gradients" in laws.assert_equivalent(FakePlan(graph, run), seed=seed).held
+
+
 def test_gradient_that_is_wrong_at_ties_alone_is_found():
     with pytest.raises(laws.LawError, match=r"LAW plan\.gradients FAILED"):
         laws.assert_lawful(UNEVEN, laws="plan.gradients", examples=20, shrink=False)

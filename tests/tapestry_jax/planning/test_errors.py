@@ -292,6 +292,18 @@ PLANNING = {
   got devices=2
   Call the axis something else, such as `data`.""",
     ),
+    "a mesh axis called devices, beside devices": (
+        lambda: tp.mesh(jax.devices()[:1], devices=2),
+        """MeshError: a mesh axis cannot be called `devices`, which says which devices to use
+  got devices=2
+  Call the axis something else, such as `data`.""",
+    ),
+    "devices given twice": (
+        lambda: tp.mesh(jax.devices()[:1], devices=jax.devices()[:1], data=1),
+        f"""MeshError: the devices of a mesh are given twice
+  got {jax.devices()[:1]}, and {jax.devices()[:1]}
+  Give them once: tp.mesh(devices, data=2).""",
+    ),
     "a mesh without axes": (
         tp.mesh,
         """MeshError: a mesh needs axes
