@@ -15,6 +15,7 @@ from combinators.errors import MeshError, PlanError, message, spelt
 from combinators.frozen import dataclass
 from combinators.graphs.evaluate import check_unchanged
 from combinators.graphs.graph import Graph
+from combinators.graphs.nodes import Loop
 from combinators.kernels.immutable import Immutable
 from tapestry_jax import on_request
 from tapestry_jax.lowering.compiled import Compiled
@@ -429,6 +430,11 @@ class Plan(Immutable):
         prove(self.schedule)
         asked, shape = asked_of(self), self.schedule.mesh
         prove_boundary(self.schedule, asked.input_layouts(self.graph, shape), asked.output_layouts(self.graph, shape))
+        if any(isinstance(node, Loop) for node in self.graph.nodes):
+            # Here, not at the top: few programs have loops, and a library that is imported need not load it.
+            from tapestry_jax.planning.refining.stopped import check_stopped
+
+            check_stopped(self.schedule)
 
     def shards(self) -> ShardedGraph:
         """The sharded expression graph: this plan written out block by block.
