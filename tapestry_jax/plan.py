@@ -15,7 +15,6 @@ from combinators.errors import MeshError, PlanError, message, spelt
 from combinators.frozen import dataclass
 from combinators.graphs.evaluate import check_unchanged
 from combinators.graphs.graph import Graph
-from combinators.graphs.nodes import Loop
 from combinators.kernels.immutable import Immutable
 from tapestry_jax import on_request
 from tapestry_jax.lowering.compiled import Compiled
@@ -28,7 +27,7 @@ from tapestry_jax.planning.entries.layouts import Named
 from tapestry_jax.planning.entries.read import Entries
 from tapestry_jax.planning.entries.remat import Remat
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
-from tapestry_jax.planning.planned import planned
+from tapestry_jax.planning.planned import check_gradients, check_program, planned
 from tapestry_jax.planning.proof.prove import prove, prove_boundary
 from tapestry_jax.planning.rewrites.carriers import Accumulate
 from tapestry_jax.planning.rewrites.platforms import Platforms
@@ -427,14 +426,11 @@ class Plan(Immutable):
         Raises:
           PlanError: with the operation and the boxes, where one of these does not hold.
         """
-        prove(self.schedule)
         asked, shape = asked_of(self), self.schedule.mesh
+        check_program(self.schedule, self.graph, self.mesh, asked)
+        prove(self.schedule)
         prove_boundary(self.schedule, asked.input_layouts(self.graph, shape), asked.output_layouts(self.graph, shape))
-        if any(isinstance(node, Loop) for node in self.graph.nodes):
-            # Here, not at the top: few programs have loops, and a library that is imported need not load it.
-            from tapestry_jax.planning.refining.stopped import check_stopped
-
-            check_stopped(self.schedule)
+        check_gradients(self.schedule)
 
     def shards(self) -> ShardedGraph:
         """The sharded expression graph: this plan written out block by block.

@@ -8,10 +8,13 @@ from typing import Any
 
 from combinators.graphs import walk
 from combinators.graphs.graph import Graph
+from combinators.graphs.nodes import Loop
 from tapestry_jax.planning.asked import Asked
+from tapestry_jax.planning.entries.placement import Placer
 from tapestry_jax.planning.entries.remat import Remat, check_remat
 from tapestry_jax.planning.entries.unused import check_all_used
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
+from tapestry_jax.planning.proof.site import refuse
 from tapestry_jax.planning.refining.regather import regathered
 from tapestry_jax.planning.refining.remat import rematerialised
 from tapestry_jax.planning.rewrites.carriers import carried
@@ -40,12 +43,8 @@ def planned(graph: Graph, mesh: Any, asked: Asked, known: dict[Hashable, Schedul
     shape = MeshShape.of(mesh)
     # What the user wrote, as one answer to where a dimension of an operation goes.
     placer = asked.placer(shape)
-    # The graph is rewritten: in the dtypes of its folds, several turns to a halo, with the kernels of its platforms
-    # (what keeps turns apart is one of them).
-    widened = carried(graph, asked.accumulate)
-    deep = deepened(widened, placer)
     platforms = asked.platforms or platforms_of(mesh)
-    ready = chosen(deep, platforms)
+    ready = rewritten(graph, placer, asked, platforms)
     # It is written out as the steps of one device, and these are rewritten.
     inputs, outputs = asked.input_layouts(graph, shape), asked.output_layouts(graph, shape)
     demands = demanded(ready, shape, placer, inputs, outputs)
@@ -63,6 +62,41 @@ def planned(graph: Graph, mesh: Any, asked: Asked, known: dict[Hashable, Schedul
     check_all_used(placer, graph)
     check_remat(graph, asked.remat)
     return schedule
+
+
+def rewritten(graph: Graph, placer: Placer, asked: Asked, platforms: tuple[str, ...]) -> Graph:
+    """The graph that is scheduled: in the dtypes of its folds, several turns to a halo, with the kernels of platforms.
+
+    What keeps turns apart is one of these kernels.
+    """
+    return chosen(deepened(carried(graph, asked.accumulate), placer), platforms)
+
+
+def check_program(schedule: Schedule, graph: Graph, mesh: Any, asked: Asked) -> None:
+    """Refuse a schedule that is one of another program, or for another mesh.
+
+    Raises:
+      PlanError: where it is.
+    """
+    shape = MeshShape.of(mesh)
+    if schedule.mesh != shape:
+        refuse("program", "is scheduled for another mesh", f"expected {shape}, got {schedule.mesh}")
+    wanted = rewritten(graph, asked.placer(shape), asked, asked.platforms or platforms_of(mesh))
+    if schedule.graph is not wanted and schedule.graph != wanted:
+        refuse("program", "is not what the schedule computes, which is one of another program")
+
+
+def check_gradients(schedule: Schedule) -> None:
+    """Refuse a schedule that was proved, if it says of a loop that gradients end there, where they pass, or not.
+
+    Raises:
+      PlanError: naming the loop.
+    """
+    if any(isinstance(node, Loop) for node in schedule.graph.nodes):
+        # Few programs have loops.
+        from tapestry_jax.planning.refining.stopped import check_stopped
+
+        check_stopped(schedule)
 
 
 def _refined(schedule: Schedule, remat: Remat) -> Schedule:

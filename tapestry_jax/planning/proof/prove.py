@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
+from combinators.errors import GraphError
 from combinators.graphs.nodes import Input
 from tapestry_jax.planning.geometry.changes import Share
 from tapestry_jax.planning.geometry.layout import Layout
@@ -68,7 +69,7 @@ def prove_boundary(schedule: Schedule, inputs: Mapping[int, Layout], outputs: Ma
 
 
 # A slot, a node or an axis that is not there, lists of different lengths, a block or a step of nothing.
-_MISFITS = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
+_MISFITS = (GraphError, ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
 
 
 def _prove_program(ledger: Ledger) -> None:
