@@ -245,7 +245,9 @@ class Claim:
 
     def _check_reads(self, results: Sequence[Value]) -> None:
         """Hold the cells that expressions say are read against those that the operations read."""
-        if not results or not any(axis.is_window and size for _, axis, _, size in self.operands):
+        composed = any(axis.kind == "composite" for each in self.signature.results for axis in each.axes)
+        told = composed or any(axis.is_window or axis.kind == "composite" for _, axis, _, _ in self.operands)
+        if not results or not told:
             return
         # Here, not at the top: few programs have expressions, and a library that is imported need not load it.
         from combinators.recording.said import Program, false_reads

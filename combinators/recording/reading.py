@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from math import prod
+from typing import Any
+
+import numpy as np
 
 from combinators.index_space.axis import Axis
 
@@ -23,6 +26,9 @@ Reading = frozenset[Form]
 
 MOST_FORMS = 4096
 """Of one reading; more are not listed."""
+
+_ASKED = 64
+"""Positions at which it is looked whether one index is up to another."""
 
 _Parts = dict[tuple[str, int, int], int]
 """Coefficients of digits of dimensions: name, divisor and number of values."""
@@ -88,6 +94,46 @@ def read_through(
             return "reads too many to list them"
         found |= forms
     return frozenset(found)
+
+
+def lies_so(
+    reading: Reading, axis: Axis, beside: Iterable[str], at: Mapping[str, Digit], sizes: Mapping[str, int]
+) -> bool:
+    """Whether cells may lie along an axis as its dimensions say: which index of each is read is up to none beside it.
+
+    It is looked at some positions, which always are the same ones. Where `(h d)` is said of what lies as `(d h)`, the
+    index that would be of `h` is up to both.
+
+    Args:
+      reading: of a result; one form that says the same is enough.
+      axis: a bare or composite one of an operand.
+      beside: the dimensions of the operand.
+      at: where dimensions stand in the result.
+      sizes: of the dimensions of the axis.
+    """
+    source = np.random.default_rng(0)
+    indices, others = ({name: source.integers(0, size, _ASKED) for name, (_, _, size) in at.items()} for _ in "ab")
+    weights = _weights(axis, sizes)
+    apart = [(term.name, other) for term in axis.terms for other in beside if other != term.name and other in at]
+
+    def says_so(form: Form) -> bool:
+        def read(name: str, given: Mapping[str, Any]) -> Any:
+            weight = next(each for term, each in zip(axis.terms, weights, strict=True) if term.name == name)
+            return _position(form, given, at) // weight % sizes[name]
+
+        return all((read(n, indices) == read(n, {**indices, other: others[other]})).all() for n, other in apart)
+
+    return any(map(says_so, reading))
+
+
+def _position(form: Form, indices: Mapping[str, Any], at: Mapping[str, Digit]) -> Any:
+    """Which cells are read by those that have some indices."""
+    digits, offset = form
+    total: Any = np.full(_ASKED, offset)
+    for (axis, divisor, count), coefficient in digits:
+        along = sum((indices[name] * weight for name, (own, weight, _) in at.items() if own == axis), np.zeros(1, int))
+        total = total + coefficient * (along // divisor % count)
+    return total
 
 
 def spelt_reading(reading: Reading, at: Mapping[str, Digit], most: int = 3) -> str:

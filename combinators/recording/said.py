@@ -10,7 +10,7 @@ from combinators.index_space.axis import Axis
 from combinators.index_space.signature import Signature
 from combinators.recording.current import trace_of
 from combinators.recording.dependence import readings, source_of
-from combinators.recording.reading import Digit, Reading, places, read_by, spelt_reading
+from combinators.recording.reading import Digit, Reading, lies_so, places, read_by, spelt_reading
 from combinators.recording.value import Value
 
 _MOST_GUESSED = 64
@@ -55,7 +55,7 @@ def false_reads(
     for number, (operand, source) in enumerate(zip(program.signature.operands, sources, strict=True)):
         others = ({value.ref for value in values} | {*sources}) - {source}
         for at, axis in enumerate(operand.axes):
-            if not axis.is_window or not values[number].shape[at]:
+            if not (axis.is_window or _is_composed(axis, program.signature)) or not values[number].shape[at]:
                 continue
             # What another operand is made of may be recorded as read through that, or beside it.
             followed = [readings(trace.nodes, source, at, results, without) for without in (others, ())]
@@ -75,12 +75,21 @@ def _false_read(
 ) -> tuple[str, str] | None:
     """What is wrong with what an axis says of one result, and how the way out begins."""
     result, expected = program.results[number], program.signature.results[number].axes
-    axis, cells = program.signature.operands[place[0]].axes[place[1]], program.values[place[0]].shape[place[1]]
+    operand, cells = program.signature.operands[place[0]], program.values[place[0]].shape[place[1]]
+    axis = operand.axes[place[1]]
     bare = {own.names[0]: size for own, size in zip(expected, result.shape, strict=True) if own.is_bare}
     sizes = {**program.known, **bare}
     at = places(expected, sizes)
     if not result.size or frozenset() in found:
         return None
+    if not axis.is_window:
+        dims = [name for own in operand.axes for name in own.names]
+        told = [each for each in found if not isinstance(each, str)]
+        known = all(name in sizes for name in axis.names)
+        if not known or len(told) < len(found) or any(lies_so(each, axis, dims, at, sizes) for each in told):
+            return None
+        what = f"result {number} reads {spelt_reading(told[0], at)} of this axis, which is not {_said(axis, expected)}"
+        return what, "Write the dimensions of a composition in the order in which they lie, or"
     fitting = [fits for each in found for fits in sizes_that_say(axis, beside, at, sizes, each)]
     wrong = [problem for fits in fitting if (problem := wrong_size(axis, cells, fits)) is not None]
     if fitting:
@@ -89,6 +98,18 @@ def _false_read(
         return f"which cells of `{axis}` are read cannot be told: {found[0]}", "Write"
     read = spelt_reading(found[0], at)
     return f"result {number} reads {read} of this axis, and not `{axis}`", "Write what is read, or"
+
+
+def _is_composed(axis: Axis, signature: Signature) -> bool:
+    """Whether an axis is put together of dimensions, or one of a result of its own and others."""
+    composite = [own for result in signature.results for own in result.axes if own.kind == "composite"]
+    return axis.kind == "composite" or (axis.is_bare and any(axis.names[0] in own.names for own in composite))
+
+
+def _said(axis: Axis, expected: Sequence[Axis]) -> str:
+    """An axis as it is said to be read: composed, or put into a composition of the result."""
+    into = [f"`{own}`" for own in expected if own.kind == "composite" and not {*own.names}.isdisjoint(axis.names)]
+    return f"`{axis}`" + (f" in {into[0]}" if into and axis.is_bare else "")
 
 
 def sizes_that_say(

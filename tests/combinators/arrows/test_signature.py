@@ -164,6 +164,50 @@ def test_compositions_of_operands_are_held_against_results() -> None:
         wrong(jnp.ones((6, 1)))
 
 
+def split(text: str) -> Any:
+    return lambda x: tp.rearrange(text, h=2)(x)
+
+
+def over(dims: str) -> Any:
+    return lambda x: tp.einsum(f"h d b -> {dims}")(split("(h d) b -> h d b")(x))
+
+
+OTHER_ORDER: dict[str, tuple[str, Any, str]] = {
+    "split": ("(h d) b -> h d b", split("(d h) b -> h d b"), "reads `h+2*d` of this axis, which is not `(h d)`"),
+    "split into another order": ("(h d) b -> d h b", split("(d h) b -> d h b"), "which is not `(h d)`"),
+    "put together": ("a b -> (a b)", lambda x: tp.rearrange("a b -> (b a)")(x), "which is not `a` in `(a b)`"),
+    "split anew": ("a (h d) -> (a h) d", split("a (d h) -> (a h) d"), "which is not `(h d)`"),
+    "one of them": ("(h d) b -> h b", lambda x: split("(d h) b -> d h b")(x)[0], "which is not `(h d)`"),
+    "the other one": ("(h d) b -> h b", over("d b"), "which is not `(h d)`"),
+    "each for the other": ("(h d) b -> h b, d b", lambda x: (over("d b")(x), over("h b")(x)), "result 0 reads"),
+}
+ITS_ORDER: dict[str, tuple[str, Any]] = {
+    "split": ("(h d) b -> h d b", split("(h d) b -> h d b")),
+    "split into another order": ("(h d) b -> (d h) b", split("(h d) b -> (d h) b")),
+    "put together": ("a b -> (b a)", lambda x: tp.rearrange("a b -> (b a)")(x)),
+    "split anew": ("a (h d) -> (a h) d", split("a (h d) -> (a h) d")),
+    "one of them": ("(h d) b -> h b", lambda x: split("(h d) b -> d h b")(x)[1]),
+    "backwards": ("(h d) b -> h d b", lambda x: split("(h d) b -> h d b")(x)[::-1]),
+    "folded": ("(h d) b -> h b", over("h b")),
+    "beside itself": ("a b -> (a b)", lambda x: tp.rearrange("a b -> (a b)")(x + x[::-1])),
+    "through a loop": ("a b -> (a b)", lambda x: tp.rearrange("a b -> (a b)")(tp.iterate(SIN, 2)(x))),
+}
+
+
+@pytest.mark.parametrize("name", OTHER_ORDER)
+def test_dimensions_that_lie_in_another_order_in_a_composition_are_refused(name: str) -> None:
+    signature, arrow, problem = OTHER_ORDER[name]
+    with pytest.raises(SignatureError) as caught:
+        tp.trace(tp.program(signature)(arrow), X)
+    assert problem in str(caught.value) and "^" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ITS_ORDER)
+def test_dimensions_that_lie_as_a_composition_says_are_accepted(name: str) -> None:
+    signature, arrow = ITS_ORDER[name]
+    tp.trace(tp.program(signature)(arrow), X)
+
+
 def test_operands_with_names_and_without_meet() -> None:
     product = tp.program("i k, k n -> i n")(lambda x, w: tp.einsum("i k, k n -> i n")(x, w))
     graph = tp.trace(product, TensorType({"n": 2, "embed": 3}), jnp.ones((3, 4)))
