@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from combinators.choosing.choices import UNTOLD, Choices
+from combinators.choosing.choices import UNTOLD, Choices, Found
 from combinators.choosing.chosen import Cells
 from combinators.choosing.edges import edges
 from combinators.claims.cut import Boxed, Parts, Sizes, cells, cells_along, joined_leaves, operand_axes, slices
@@ -87,6 +87,14 @@ def _made_of(kernel: Boxed, whole: Parts, program: Any) -> list[Cells]:
     return [*blocks, *(cells_along(kernel.shown[number], whole.cut) for number in cotangents_of(program))]
 
 
+def _of_parts(found: Found, count: int) -> list[Found]:
+    """What each of some parts chose that one program runs one after the other, if each chose as often."""
+    if any(len(each) % count for each in found.values()):
+        return [found]
+    often = {place: len(each) // count for place, each in found.items()}
+    return [{place: each[at * often[place] :][: often[place]] for place, each in found.items()} for at in range(count)]
+
+
 class _Asked:
     """What is asked of boxes, and of the whole that they cover."""
 
@@ -114,7 +122,8 @@ class _Asked:
                 near = [self._of_whole(given) for given in (arrays, list(map(move, arrays)))]
                 chosen, close = self._choices.taken()
                 found = self._of_boxes(arrays)
-                boxes = self._choices.taken()
+                taken = zip(self._boxes, self._choices.taken(), strict=True)
+                boxes = [each for (part, _), one in taken for each in _of_parts(one, len(part.boxes))]
 
                 def again(way: int, given: Numbers = arrays, move: Callable[..., Any] = move) -> list[Any]:
                     return self._of_boxes([move(each, way) for each in given])

@@ -79,6 +79,25 @@ def test_by_key(mesh2x4: Any, name: str) -> None:
     assert_same(tp.plan(graph, mesh2x4, PLANS["both"]), (X, KEYS), grad=(0,))
 
 
+@jax.custom_jvp
+def added(a: Any, b: Any) -> Any:
+    return a + b
+
+
+added.defjvp(lambda given, moved: (added(*given), moved[0] + moved[1]))
+
+
+def added_if(a: Any, b: Any) -> Any:
+    return lax.cond(True, lambda: added(a, b), lambda: jnp.zeros(()))
+
+
+def test_parts_of_uneven_sizes_choose_apart_from_each_other(mesh2x4: Any) -> None:
+    # Which of them has labels in order is a choice of each, in one program that pulls back for all of them.
+    grouped = of(tp.Monoid(0.0, added_if)).by_segment(None, 3)
+    graph = tp.trace(tp.fold(grouped, "r c, r -> c"), X[:5], KEYS[:5])
+    assert_same(tp.plan(graph, mesh2x4, {"r": "data"}), (X[:5], KEYS[:5]), grad=(0,))
+
+
 def test_what_fails_for_another_reason_says_so(mesh2x4: Any) -> None:
     def present(state: Any) -> Any:
         if jax.sharding.get_abstract_mesh().manual_axes:
