@@ -140,15 +140,23 @@ class Rounding:
             Value(self._disturbed(each.array, self._moved) if is_float(each.array) else each.array) for each in values
         ]
 
-    def of(self, value: Value, step: Step, twice: bool) -> Value:
-        """The result of a step, rounded; `twice` where it is wanted rounded otherwise, too."""
+    def of(self, value: Value, step: Step, twice: bool, once: bool = False) -> Value:
+        """The result of a step, rounded.
+
+        Args:
+          value: the result.
+          step: how.
+          twice: whether it is wanted rounded otherwise, too.
+          once: whether whoever computes it of the same numbers rounds it so.
+        """
         if not self._steps:
             return value
-        array = self._rounded(value.array, value.terms, step)
-        if not twice or (array is value.array and value.other is None):
+        array, once = self._rounded(value.array, value.terms, step), once and step.unit <= FLOAT32
+        if not twice or ((once or array is value.array) and value.other is None):
             return Value(array, None, value.terms)
         exact = value.array if value.other is None else value.other
-        return Value(array, self._rounded(exact, value.terms, step), value.terms)
+        other = self._rounded(exact, value.terms, step)
+        return Value(array, np.where(exact == value.array, array, other) if once else other, value.terms)
 
     def _rounded(self, value: Any, terms: Callable[[], Any] | None, step: Step) -> Any:
         exact = np.asarray(value)

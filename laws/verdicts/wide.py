@@ -21,6 +21,7 @@ from combinators.equations.effort import Effort, cost
 from combinators.equations.evaluate import going_on
 from combinators.equations.primitives import run_primitive
 from combinators.kernels.jaxprs import is_literal, programs_inside, scan_parts
+from laws.verdicts.contracted import Flow, Flows, Known, alone, unknown
 from laws.verdicts.rounded import Rounding, Value, is_float, is_fold, keeps_terms, roundings, unit_of
 
 MOST = 2**20
@@ -52,7 +53,8 @@ class Wide:
 
     def __init__(self, closed: Any, out: Any = None) -> None:
         self._closed, self.out = closed, out
-        self._run = _program(closed.jaxpr, closed.consts, [False] * len(closed.jaxpr.outvars))
+        inner = closed.jaxpr
+        self._run = _program(inner, closed.consts, [False] * len(inner.outvars), Flows(_called), alone(inner))
 
     @classmethod
     def of(cls, function: Callable[..., Any], *arguments: Any) -> Wide:
@@ -130,12 +132,13 @@ def _wide_parameter(name: str, value: Any) -> Any:
     return _wide(value) if name in _DTYPES and value is not None else value
 
 
-def _program(jaxpr: Any, consts: Sequence[Any], used: Sequence[bool]) -> Run:
+def _program(jaxpr: Any, consts: Sequence[Any], used: Sequence[bool], flows: Flows, known: Known) -> Run:
     """The equations of a jaxpr, looked at once; `used` says which results are wanted rounded otherwise, too.
 
     A compiler computes what is used twice as often as it likes: every other use of a value sees it rounded otherwise,
-    and so does what is made of it cell by cell. A fold is made once.
+    and so does what is made of it cell by cell. A fold is made once, and a step that is one number gives no other.
     """
+    flow = flows.of(jaxpr, known)
     places: dict[Any, int] = {}
     start: list[Any] = []
     uses: collections.Counter[Any] = collections.Counter()
@@ -158,7 +161,7 @@ def _program(jaxpr: Any, consts: Sequence[Any], used: Sequence[bool]) -> Run:
     inputs = [put(variable) for variable in jaxpr.invars]
     steps = [
         (
-            _step(each, [variable in twice for variable in each.outvars]),
+            _step(each, [variable in twice for variable in each.outvars], flows, flow),
             [read(atom) for atom in each.invars],
             [put(variable) for variable in each.outvars],
         )
@@ -201,18 +204,29 @@ def _seen(value: Value, by_other: bool) -> Value:
     return Value(value.other, value.array, value.terms) if by_other and value.other is not None else value
 
 
-def _step(equation: Any, twice: list[bool]) -> Run:
-    name = equation.primitive.name
-    inner = next((equation.params[key] for key in _INNER if key in equation.params), None)
-    if name in _CALLS and inner is not None:
-        # Remat holds its jaxpr without constants, the others close over them.
-        return _program(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), twice)
+def _inner(equation: Any) -> Any:
+    """The program that an equation calls, with its constants or without; None where it does something else."""
+    if equation.primitive.name not in _CALLS:
+        return None
+    return next((equation.params[key] for key in _INNER if key in equation.params), None)
+
+
+def _called(equation: Any) -> Any:
+    # Remat holds its jaxpr without constants, the others close over them.
+    inner = _inner(equation)
+    return getattr(inner, "jaxpr", inner)
+
+
+def _step(equation: Any, twice: list[bool], flows: Flows, flow: Flow) -> Run:
+    name, inner = equation.primitive.name, _inner(equation)
+    if inner is not None:
+        return _program(_called(equation), getattr(inner, "consts", ()), twice, flows, flow.into(equation))
     if name in _CONTROL:
         return _CONTROL[name](equation)
-    return _primitive(equation, twice)
+    return _primitive(equation, twice, flow.is_one_number(equation))
 
 
-def _primitive(equation: Any, twice: list[bool]) -> Run:
+def _primitive(equation: Any, twice: list[bool], once: bool) -> Run:
     name, rounds, one = equation.primitive.name, roundings(equation), _one_way(equation)
     otherwise = any(twice) and not _is_made_once(equation)
 
@@ -226,7 +240,7 @@ def _primitive(equation: Any, twice: list[bool]) -> Run:
         if rounding.pieces > 1:
             results = _with_terms(results, operands)
         return [
-            result if step is None else rounding.of(result, step, wanted)
+            result if step is None else rounding.of(result, step, wanted, once)
             for result, step, wanted in zip(results, rounds, twice, strict=True)
         ]
 
@@ -265,7 +279,8 @@ def _one_way(equation: Any) -> Callable[[list[Any]], list[Any]]:
 
 
 def _alone(closed: Any) -> Run:
-    return _program(closed.jaxpr, closed.consts, [False] * len(closed.jaxpr.outvars))
+    inner = closed.jaxpr
+    return _program(inner, closed.consts, [False] * len(inner.outvars), Flows(_called), unknown(inner))
 
 
 def _scan(equation: Any) -> Run:

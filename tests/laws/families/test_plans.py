@@ -224,6 +224,26 @@ def test_gradient_that_is_wrong_at_ties_alone_is_found():
     assert "plan.gradients" in laws.assert_equivalent(FakePlan(TOP, jnp.max), args=(jnp.ones(32),)).held
 
 
+BEFORE = {
+    "quotient": lambda x: x / 3,
+    "sum": lambda x: x + 0.1,
+    "product and sum": lambda x: x * 0.3 + 0.1,
+    "a product used twice": lambda x: jnp.square(y := x * 0.3) - y / 7,
+    "root": lambda x: jnp.sqrt(x + 6),
+    "sine": jnp.sin,
+    "relu": lambda x: jax.nn.relu(x / 3),
+}
+
+
+@pytest.mark.parametrize("before", BEFORE)
+def test_gradient_that_is_wrong_at_ties_behind_what_rounds_is_found(before):
+    kernel = BEFORE[before]
+    graph = tp.trace(tp.Reduce(lambda x: jnp.max(kernel(x)), "x -> ", tp.monoids.Max), tp.TensorType({"x": 32}))
+    assert "plan.gradients" in laws.assert_equivalent(FakePlan(graph, lambda x: jnp.max(kernel(x)))).held
+    with pytest.raises(laws.LawError, match=r"LAW plan\.gradients FAILED"):
+        laws.assert_equivalent(FakePlan(graph, lambda x: shared_by_halves(kernel(x))))
+
+
 def test_every_law_of_plans_has_a_mutant():
     # The one on a cluster needs one: tests/laws/test_embeddings.py.
     assert {*MUTANTS, "plan.clustered"} == {law.name for law in laws.catalogue if law.family == "plan"}
