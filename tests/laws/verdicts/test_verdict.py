@@ -182,7 +182,7 @@ def test_spread_rounds_anew_what_is_used_twice():
     """A compiler may compute the origin twice: the square of its rounding is then left of a sum around the mean."""
 
     def squares(x):
-        origin = x * 0.3 / 0.3
+        origin = jnp.exp(jnp.log(x))
         deviation = x - origin
         return 2 * deviation * deviation - 2 * (deviation * 2 / 2) ** 2
 
