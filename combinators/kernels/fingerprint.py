@@ -11,8 +11,9 @@ import dis
 import enum
 import functools
 import hashlib
-from collections.abc import Callable, Collection, Iterator
-from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping
+from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, cast
 
 import jax
@@ -29,7 +30,8 @@ def fingerprint(fn: object) -> str:
 
     Importable callables are described by their public name; partials and objects by their parts; lambdas and local
     functions by their qualified name, the SHA-256 of their code (its instructions, constants and names, those of nested
-    functions too), their defaults, and what their closure cells and the globals that they read hold.
+    functions too), their defaults, what their closure cells and the globals that they read hold, and what was written
+    onto them. Of a module counts what the code around it reads of it by name.
 
     Args:
       fn: the kernel.
@@ -63,6 +65,25 @@ def _globals_of(code: CodeType) -> tuple[str, ...]:
         if isinstance(nested, CodeType):
             names.update(_globals_of(nested))
     return tuple(sorted(filter(str.isidentifier, names)))
+
+
+@functools.lru_cache(maxsize=16_384)
+def attribute_names(code: CodeType) -> frozenset[str]:
+    """The names of attributes in a function's code, and the texts by which it may look some up.
+
+    Args:
+      code: the code of a function; what is nested in it counts, too.
+    """
+    names = {str(item.argval) for item in dis.get_instructions(code) if item.opname in _ATTRIBUTES}
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            names |= attribute_names(constant)
+        elif isinstance(constant, str) and constant.isidentifier():
+            names.add(constant)
+    return frozenset(names)
+
+
+_ATTRIBUTES = frozenset({"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM", "LOAD_NAME"})
 
 
 def is_traced(array: jax.Array | np.ndarray[Any, Any]) -> bool:
@@ -122,6 +143,14 @@ def rules(value: object) -> dict[str, Callable[..., Any]]:
     return {name: own[name] for name in ("fun", "jvp", "fwd", "bwd", "vmap_rule") if callable(own.get(name))}
 
 
+def is_users(module: ModuleType) -> bool:
+    """Whether a module is neither Python's, nor one of JAX, NumPy, SciPy or this library."""
+    return module.__name__.partition(".")[0] not in _OTHERS | sys.stdlib_module_names
+
+
+_OTHERS = frozenset({"jax", "jaxlib", "numpy", "scipy", "ml_dtypes", "combinators", "tapestry_jax"})
+
+
 def _is_library(module: str) -> bool:
     """Tell whether a module is one of JAX or NumPy."""
     return module.partition(".")[0] in ("jax", "jaxlib", "numpy")
@@ -129,6 +158,8 @@ def _is_library(module: str) -> bool:
 
 def _text(value: object, outer: tuple[object, ...]) -> str:
     """Describe any value; `outer` are the values that it is a part of, the outermost first."""
+    if isinstance(value, ModuleType):
+        return _module(value, outer)
     plain = plain_text(value)
     if plain is not None:
         return plain
@@ -144,9 +175,8 @@ def _text(value: object, outer: tuple[object, ...]) -> str:
         return _local_class(value, inner)
     if isinstance(value, functools.partial):
         partial = cast("functools.partial[object]", value)
-        return _call(
-            "partial", inner, {"function": partial.func, "arguments": partial.args, "keywords": partial.keywords}
-        )
+        parts = {"function": partial.func, "arguments": partial.args, "keywords": partial.keywords}
+        return _call("partial", inner, parts) + _attributes(value, inner)
     if isinstance(value, FunctionType):
         return _function(value, inner)
     if isinstance(value, MethodType):
@@ -168,8 +198,6 @@ def plain_text(value: object) -> str | None:
     Raises:
       KernelError: for a traced array, and one of Python objects.
     """
-    if isinstance(value, ModuleType):
-        return f"module({value.__name__})"
     if isinstance(value, enum.Enum):
         return f"enum({type(value).__module__}:{type(value).__qualname__}.{value.name})"
     if value is None or value is Ellipsis or type(value) in (bool, int, str, bytes, range):
@@ -179,7 +207,7 @@ def plain_text(value: object) -> str | None:
     if type(value) is complex:
         return f"complex({value.real.hex()},{value.imag.hex()})"
     if isinstance(value, np.dtype):
-        return f"dtype({value})"
+        return f"dtype({value})" if value.metadata is None else None
     if isinstance(value, (jax.Array, np.ndarray, np.generic)):
         return _array(value)
     return None
@@ -199,6 +227,69 @@ def _array(value: Any) -> str:
     return f"{kind}({host.dtype},{host.shape},{hashlib.sha256(host.tobytes()).hexdigest()})"
 
 
+def _module(module: ModuleType, outer: tuple[object, ...]) -> str:
+    """Describe a module by its name, and by what the code around it reads of it.
+
+    Two modules may have one name: those that a loader made of two files. What an import gives is told by the name, and
+    so is all that JAX, NumPy and Python hold.
+    """
+    head = f"module({module.__name__}"
+    if not is_users(module) or any(module is other for other in outer):
+        return f"{head})"
+    found = vars(module)
+    read = [name for name in sorted(_names_near(outer) & found.keys()) if public_name(found[name]) is None]
+    return f"{head}{''.join(f',{name}={_told(found[name], (*outer, module))}' for name in read)})"
+
+
+def _names_near(outer: tuple[object, ...]) -> set[str]:
+    """The names by which functions around a value, and those that these can call, read attributes of anything."""
+    called = [each.func if isinstance(each, functools.partial) else each for each in outer]
+    names, waiting, seen = set[str](), [each for each in called if isinstance(each, FunctionType)], set[CodeType]()
+    while waiting:
+        function = waiting.pop()
+        if function.__code__ in seen or is_library_function(function):
+            continue
+        seen.add(function.__code__)
+        names |= attribute_names(function.__code__)
+        near = [function.__globals__.get(name) for name in loaded_globals(function.__code__)]
+        near += [cell.cell_contents for cell in function.__closure__ or () if not is_empty(cell)]
+        waiting += [each for each in near if isinstance(each, FunctionType)]
+    return names
+
+
+def is_empty(cell: CellType) -> bool:
+    """Whether a variable of an enclosing function is not bound yet."""
+    try:
+        cell.cell_contents  # noqa: B018 - an empty one raises
+    except ValueError:
+        return True
+    return False
+
+
+def _told(value: object, inner: tuple[object, ...]) -> str:
+    """Describe what a kernel may read: a logger or a mesh, which has no structure to describe, by its class."""
+    try:
+        return _text(value, inner)
+    except KernelError:
+        return f"some({_text(type(value), inner)})"
+
+
+def _attributes(value: object, inner: tuple[object, ...]) -> str:
+    """Describe what somebody wrote onto a function, as decorators and registries do."""
+    own = vars(value)
+    texts = [f"{name}={_told(own[name], inner)}" for name in written_onto(own)]
+    return f"[{','.join(texts)}]" if texts else ""
+
+
+def written_onto(own: Mapping[str, object]) -> list[str]:
+    """Of the attributes of a function those that are somebody's, and not Python's, JAX's or this library's."""
+    return sorted(name for name in own if not name.startswith("__") and name not in _MARKS)
+
+
+_MARKS = frozenset(("_tapestry_settled", "_fun", "_jit_info"))
+"""What JAX and this library write onto functions."""
+
+
 def _container(value: Collection[object], inner: tuple[object, ...]) -> str:
     """Describe a tuple, a list, a set or a dict, and what is in it."""
     kind = type(value).__name__ if type(value).__module__ == "builtins" else _text(type(value), inner)
@@ -212,29 +303,22 @@ def _container(value: Collection[object], inner: tuple[object, ...]) -> str:
 
 def _function(fn: FunctionType, inner: tuple[object, ...]) -> str:
     """Describe a Python function that no import gives."""
-    cells: dict[str, object] = {}
-    for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
-        try:
-            cells[name] = cell.cell_contents
-        except ValueError:  # not bound yet
-            continue
+    held = zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True)
+    cells = {name: cell.cell_contents for name, cell in held if not is_empty(cell)}
     digest = hashlib.sha256(code_text(fn.__code__).encode()).hexdigest()
     texts = [f"{name}={_text(cell, inner)}" for name, cell in cells.items()]
     if not is_library_function(fn):
         texts += [f"{name}={text}" for name, text in _globals(fn, inner)]
     head = f"function({fn.__qualname__},{digest},{','.join(texts)})"
-    return _call(head, inner, {"defaults": fn.__defaults__, "keywords": fn.__kwdefaults__})
+    defaults = _call(head, inner, {"defaults": fn.__defaults__, "keywords": fn.__kwdefaults__})
+    return defaults + _attributes(fn, inner)
 
 
 def _globals(fn: FunctionType, inner: tuple[object, ...]) -> Iterator[tuple[str, str]]:
     """Yield the name and the description of each global that a function reads."""
     for name in loaded_globals(fn.__code__):
         if name in fn.__globals__:
-            try:
-                yield name, _text(fn.__globals__[name], inner)
-            except KernelError:
-                # A kernel may read a logger or a mesh: such a global is told by its class.
-                yield name, f"some({_text(type(fn.__globals__[name]), inner)})"
+            yield name, _told(fn.__globals__[name], inner)
 
 
 def code_text(code: CodeType) -> str:
@@ -258,7 +342,8 @@ def _object(value: object, inner: tuple[object, ...]) -> str:
         # The function, its rules and their options; the private rest is what functools.wraps copied.
         names = [name for name in vars(value) if not name.startswith("_")]
     elif callable(getattr(value, "__wrapped__", None)):
-        names = ["__wrapped__"]  # the result of jax.jit is opaque but shows the function that it compiles
+        # The result of jax.jit is opaque but shows the function that it compiles.
+        names = ["__wrapped__", *written_onto(vars(value))]
     else:
         return _call(head, inner, {"state": _state(value)})
     return _call(head, inner, {name: getattr(value, name, None) for name in names})

@@ -7,19 +7,18 @@ table beside it, which it never reads, does not count. JAX, NumPy and this libra
 from __future__ import annotations
 
 import dataclasses
-import dis
 import functools
 import inspect
 from collections import deque
 from collections.abc import Iterator, Mapping
-from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple, cast
 
 import jax
 import numpy as np
 
 from combinators.frozen import dataclass
-from combinators.kernels.fingerprint import is_traced, loaded_globals
+from combinators.kernels.fingerprint import attribute_names, is_traced, loaded_globals
 from combinators.kernels.names import public_name
 
 # Bounds a walk through data that happens to hang on an object, or through a large library; kernels hold few things.
@@ -179,8 +178,9 @@ class _Walk:
         yield fn.__defaults__, "__defaults__", f" of {where}"
         yield fn.__kwdefaults__, "__kwdefaults__", f" of {where}"
         yield getattr(fn, "__wrapped__", None), fn.__name__, ""
+        yield from self._named(vars(fn), fn.__name__, "")
         if not is_library(fn.__globals__.get("__name__")):
-            self.names.update(_read_names(fn.__code__))
+            self.names.update(attribute_names(fn.__code__))
             for name in loaded_globals(fn.__code__):
                 yield fn.__globals__.get(name), name, f" among the globals of {where}"
 
@@ -260,21 +260,6 @@ def _is_array(value: object) -> bool:
         return False
     # Data frames, tensors of other libraries, flax variables: what NumPy or JAX would read as an array.
     return any(inspect.getattr_static(value, name, None) is not None for name in ("__array__", "__jax_array__"))
-
-
-@functools.lru_cache(maxsize=16_384)
-def _read_names(code: CodeType) -> frozenset[str]:
-    """The names of attributes in a function's code, and the texts by which it may look some up."""
-    names = {str(item.argval) for item in dis.get_instructions(code) if item.opname in _ATTRIBUTES}
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            names |= _read_names(constant)
-        elif isinstance(constant, str) and constant.isidentifier():
-            names.add(constant)
-    return frozenset(names)
-
-
-_ATTRIBUTES = frozenset({"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM", "LOAD_NAME"})
 
 
 def _is_special(name: str) -> bool:

@@ -16,13 +16,21 @@ from __future__ import annotations
 import dataclasses
 import dis
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, cast
 
 import jax
 
-from combinators.kernels.fingerprint import is_library_function, loaded_globals, rules
+from combinators.kernels.fingerprint import (
+    attribute_names,
+    is_empty,
+    is_library_function,
+    is_users,
+    loaded_globals,
+    rules,
+    written_onto,
+)
 from combinators.kernels.names import public_name
 from combinators.kernels.reachable import is_library
 
@@ -182,35 +190,56 @@ def may_change(*values: Any) -> bool:
     """
     seen = dict[int, Any]()
     found = [each for value in values for each in _changeable(value, seen)]
-    return any(public_name(each) is None for each in found) or any(
-        True for each in (*found, *seen.values()) for _ in _variables(each)
-    )
+    return any(public_name(each) is None for each in found) or any(True for _ in _read((*found, *seen.values())))
 
 
 def read_by_name(*values: Any) -> tuple[Any, ...]:
-    """The variables of modules that functions and classes read which fingerprints tell by their names alone.
+    """The variables and attributes that functions and classes read, fingerprints of which tell names alone, in part.
 
     Args:
       values: kernels, and whatever else belongs to a leaf.
     """
     seen = dict[int, Any]()
     found = [each for value in values for each in _changeable(value, seen)]
-    return tuple(part for each in found if public_name(each) is not None for part in _variables(each))
+    return tuple(_read((*found, *seen.values())))
 
 
-def _variables(value: Any, outer: tuple[Any, ...] = ()) -> Iterator[Any]:
-    """What a user's function, or methods of a user's class, read of a module: no modules, classes or functions."""
-    if isinstance(value, type):
-        for part in vars(value).values():
-            yield from _variables(getattr(part, "__func__", getattr(part, "fget", part)), outer)
-    if not isinstance(value, FunctionType) or is_library(value.__module__) or value in outer:
+def _read(values: Iterable[Any]) -> Iterator[Any]:
+    seen = dict[Any, Any]()
+    for value in values:
+        yield from _variables(value, seen)
+
+
+def _variables(value: Any, seen: dict[Any, Any]) -> Iterator[Any]:
+    """What a user's function, or methods of a user's class, read of modules and functions: none of these themselves."""
+    if id(value) in seen:
         return
-    for name in loaded_globals(value.__code__):
-        each = value.__globals__.get(name, ModuleType)
-        if isinstance(each, FunctionType):
-            yield from _variables(each, (*outer, value))
-        elif not isinstance(each, ModuleType | type) and public_name(each) is None:
-            yield each
+    if isinstance(value, type):
+        seen[id(value)] = value
+        for part in vars(value).values():
+            yield from _variables(getattr(part, "__func__", getattr(part, "fget", part)), seen)
+    elif isinstance(value, FunctionType) and not is_library(value.__module__):
+        seen[id(value)] = value
+        names = attribute_names(value.__code__)
+        held = [value.__globals__[name] for name in loaded_globals(value.__code__) if name in value.__globals__]
+        cells = [cell.cell_contents for cell in value.__closure__ or () if not is_empty(cell)]
+        held += [each for each in cells if isinstance(each, ModuleType)]
+        held += [vars(value)[name] for name in written_onto(vars(value))]
+        for each in held:
+            yield from _variable(each, names, seen)
+
+
+def _variable(each: Any, names: frozenset[str], seen: dict[Any, Any]) -> Iterator[Any]:
+    """What a function that reads attributes of these names reads of what it holds."""
+    if isinstance(each, FunctionType):
+        yield from _variables(each, seen)
+    elif isinstance(each, ModuleType):
+        if is_users(each) and (id(each), names) not in seen:
+            seen[id(each), names] = each
+            for name in sorted(names & vars(each).keys()):
+                yield from _variable(vars(each)[name], names, seen)
+    elif not isinstance(each, type) and public_name(each) is None:
+        yield each
 
 
 def _changeable(value: Any, seen: dict[int, Any], *, read: bool = False) -> Iterator[Any]:
@@ -222,7 +251,7 @@ def _changeable(value: Any, seen: dict[int, Any], *, read: bool = False) -> Iter
         if read and public_name(value) is None and not is_library(value.__module__):
             yield value
         return
-    if _is_reloadable(value):
+    if _is_reloadable(value) or (isinstance(value, ModuleType) and is_users(value)):
         yield value
         return
     if isinstance(value, FunctionType):
@@ -241,6 +270,8 @@ def _changeable(value: Any, seen: dict[int, Any], *, read: bool = False) -> Iter
         yield from _changeable(value.__func__, seen)
     elif type(value) is functools.partial:
         partial = cast("functools.partial[Any]", value)
+        if vars(partial):
+            yield value
         for each in (partial.func, *partial.args, *partial.keywords.values()):
             yield from _changeable(each, seen, read=read)
     elif isinstance(value, (list, dict, set, bytearray, tuple, frozenset)):

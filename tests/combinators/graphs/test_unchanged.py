@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import pickle
+import sys
 from collections.abc import Callable
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import jax
@@ -160,7 +162,64 @@ def _of_present() -> tuple[Any, Callable[[int], None]]:
     return summed, lambda by: held.__setitem__(0, by)
 
 
+def _of_module(registered: bool) -> tuple[Any, Callable[[int], None]]:
+    held = ModuleType("settings_of_a_test")
+    if registered:
+        sys.modules[held.__name__] = held
+    held.by = 0
+    return tp.Map(lambda a: a * held.by), lambda by: setattr(held, "by", by)
+
+
+def _of_new_module() -> tuple[Any, Callable[[int], None]]:
+    return _of_module(False)
+
+
+def _of_imported_module() -> tuple[Any, Callable[[int], None]]:
+    return _of_module(True)
+
+
+def _of_module_in_a_partial() -> tuple[Any, Callable[[int], None]]:
+    held = ModuleType("settings_of_a_test")
+    held.by = 0
+    return tp.Map(functools.partial(lambda of, a: a * of.by, held)), lambda by: setattr(held, "by", by)
+
+
+def _of_function_in_a_module() -> tuple[Any, Callable[[int], None]]:
+    held = sys.modules[__name__]
+    return tp.Map(lambda a: held._times_global(a)), lambda by: globals().update(BY=by)
+
+
+def _gain() -> int:
+    return _gain.by  # type: ignore[attr-defined]
+
+
+def _of_attribute() -> tuple[Any, Callable[[int], None]]:
+    _gain.by = 0  # type: ignore[attr-defined]
+    return tp.Map(lambda a: a * _gain()), lambda by: setattr(_gain, "by", by)
+
+
+def _of_attribute_of_a_local_function() -> tuple[Any, Callable[[int], None]]:
+    def held(a: Any) -> Any:
+        return a
+
+    held.by = 0  # type: ignore[attr-defined]
+    return tp.Map(lambda a: held(a) * held.by), lambda by: setattr(held, "by", by)  # type: ignore[attr-defined]
+
+
+def _of_attribute_of_a_partial() -> tuple[Any, Callable[[int], None]]:
+    held = functools.partial(jnp.multiply, 1.0)
+    held.by = 0  # type: ignore[attr-defined]
+    return tp.Map(lambda a: held(a) * held.by), lambda by: setattr(held, "by", by)  # type: ignore[attr-defined]
+
+
 MAKERS = [
+    _of_new_module,
+    _of_imported_module,
+    _of_module_in_a_partial,
+    _of_function_in_a_module,
+    _of_attribute,
+    _of_attribute_of_a_local_function,
+    _of_attribute_of_a_partial,
     _of_list,
     _of_dict_of_functions,
     _of_namespace,

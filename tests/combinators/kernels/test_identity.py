@@ -9,6 +9,7 @@ import operator
 import os
 import subprocess
 import sys
+import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,27 @@ def close_over(value: Any) -> Callable[[Any], Any]:
         return (x, value)
 
     return kernel
+
+
+def with_gain(value: Any, wrap: Callable[[Any], Any] = lambda act: act) -> Callable[[Any], Any]:
+    def act(x: Any) -> Any:
+        return x
+
+    held = wrap(act)
+    held.gain = value
+    return lambda x: held(x) * held.gain
+
+
+def with_module(name: str = "config", **read: Any) -> Callable[[Any], Any]:
+    held = types.ModuleType(name)
+    vars(held).update(read, unread=object())
+    return lambda x: x * held.scale + held.inner.scale
+
+
+def inner(scale: float) -> Any:
+    held = types.ModuleType("config.inner")
+    held.scale = scale  # type: ignore[attr-defined]
+    return held
 
 
 def with_default(x: Any, scale: Any = TABLE, *, shift: Any = 0.0) -> Any:
@@ -259,6 +281,9 @@ def test_public_name_is_none_for_an_impostor_and_for_main() -> None:
         (jnp.frompyfunc(close_over(2), 1, 1), jnp.frompyfunc(close_over(2), 1, 1)),
         (AttentionKernel(2.0).method, AttentionKernel(2.0).method),
         (np.dtype("float32"), jnp.dtype(jnp.float32)),
+        (with_gain(2), with_gain(2)),
+        (with_gain(2, jax.jit), with_gain(2, jax.jit)),
+        (with_module(scale=2.0, inner=inner(1.0)), with_module(scale=2.0, inner=inner(1.0))),
         (jax.nn.gelu, jax.nn.gelu),
     ],
 )
@@ -305,6 +330,13 @@ def make_class(factor: int) -> Any:
         (jax.grad(close_over(2)), jax.grad(close_over(3))),
         (jnp.frompyfunc(close_over(2), 1, 1), jnp.frompyfunc(close_over(3), 1, 1)),
         (make_class(2), make_class(3)),
+        (with_gain(2), with_gain(3)),
+        (with_gain(2, jax.jit), with_gain(3, jax.jit)),
+        (with_gain(2, functools.partial), with_gain(3, functools.partial)),
+        (with_gain(2, functools.wraps(jnp.sin)), with_gain(3, functools.wraps(jnp.sin))),
+        (with_module(scale=2.0, inner=inner(1.0)), with_module(scale=3.0, inner=inner(1.0))),
+        (with_module(scale=2.0, inner=inner(1.0)), with_module(scale=2.0, inner=inner(3.0))),
+        (close_over(np.dtype("f4")), close_over(np.dtype("f4", metadata={"scale": 3}))),
         (jnp.add, np.add),
         (jnp.add, jnp.subtract),
     ],
