@@ -19,15 +19,17 @@ from combinators.index_space.signature import Signature
 from combinators.index_space.sizes import solve_sizes
 from combinators.kernels.captured import check_captured, program_and_types, program_at
 from combinators.kernels.immutable import Immutable
+from combinators.kernels.reachable import holds_own_code
 from combinators.merging.blocks import Axes
 from combinators.operations.cells import spell
 from combinators.operations.dense import as_dense
 from combinators.operations.operation import Operation
 from combinators.operations.results import Struct, check_results, result_axes, struct_of
-from combinators.operations.states import carrier_of, check_monoid, check_state, presented_state
+from combinators.operations.states import carrier_of, cell_of, check_monoid, check_state, presented_state
 from combinators.settings import remembered, settings
 
 _WRITTEN = "somebody wrote its derivative"
+_WRITTEN_STATES = "somebody wrote a derivative of what merges or presents"
 DOUBLES = "jax_enable_x64"
 """Among what is known of an operation: whether it was traced where there are doubles."""
 
@@ -123,6 +125,24 @@ def is_written(shaped: Shaped, operands: Sequence[Any]) -> bool:
         blocks = block_structs(shaped.signature, [Struct(each.shape, each.dtype) for each in operands], shaped.sizes)
         _noted(shaped, program_at(shaped.operation.kernel, blocks))
     return bool(shaped.known[_WRITTEN])
+
+
+def has_written_states(shaped: Shaped) -> bool:
+    """Whether somebody wrote a derivative of what merges the states of an operation, or presents them."""
+    if _WRITTEN_STATES not in shaped.known:
+        # Here, not at the top: a library that is imported need not load it.
+        from combinators.declared.backward import has_written
+
+        operation, monoid = shaped.operation, shaped.operation.monoid
+        cell = cell_of(shaped.carrier, list(shaped.state), shaped.state_tree)
+        asked: list[tuple[Any, Any, int]] = []
+        if monoid is not None and monoid.native is None:
+            asked.append((monoid.merge, monoid.combine, 2))
+        if operation.present is not None:
+            asked.append((operation.present, operation.present, 1))
+        programs = [program_at(run, (cell,) * count) for run, own, count in asked if holds_own_code(own)]
+        shaped.known[_WRITTEN_STATES] = any(program is not None and has_written(program) for program in programs)
+    return bool(shaped.known[_WRITTEN_STATES])
 
 
 def _noted(shaped: Shaped, program: Any) -> Shaped:

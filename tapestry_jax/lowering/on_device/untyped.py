@@ -22,7 +22,7 @@ from jax.sharding import PartitionSpec
 from combinators.frozen import dataclass
 from combinators.merging.leafwise import leafwise
 from combinators.merging.monoid import Monoid, side_by_side
-from combinators.operations.shaped import Shaped
+from combinators.operations.shaped import Shaped, has_written_states
 from combinators.settings import chosen
 from tapestry_jax.lowering.on_device.loops import with_varying_loops
 from tapestry_jax.lowering.on_device.varying import vary, varying_axes
@@ -82,17 +82,19 @@ def states_on_device(shaped: Shaped) -> Shaped:
     operation = shaped.operation
     if operation.present is None and operation.monoid is None:
         return shaped
-    present = None if operation.present is None else OfStates(operation.present)
-    monoid = None if operation.monoid is None else _on_device(operation.monoid)
+    written = has_written_states(shaped)
+    present = None if operation.present is None else OfStates(operation.present, written)
+    monoid = None if operation.monoid is None else _on_device(operation.monoid, written)
     # A kernel that says by which monoid it folds says nothing of this one, which does the same.
     kernel = functools.update_wrapper(functools.partial(operation.kernel), operation.kernel, (), ())
     return replace(shaped, operation=replace(operation, kernel=kernel, present=present, monoid=monoid))
 
 
-def _on_device(monoid: Monoid) -> Monoid:
+def _on_device(monoid: Monoid, is_written: bool) -> Monoid:
     if monoid.parts:
-        return replace(side_by_side(tuple(map(_on_device, monoid.parts)), monoid.keys), name=monoid.name)
-    combine = monoid.combine if monoid.native is not None else OfStates(leafwise(monoid.combine))
+        parts = tuple(_on_device(part, is_written) for part in monoid.parts)
+        return replace(side_by_side(parts, monoid.keys), name=monoid.name)
+    combine = monoid.combine if monoid.native is not None else OfStates(leafwise(monoid.combine), is_written)
     return monoid if combine is monoid.combine else replace(monoid, combine=combine)
 
 
@@ -102,15 +104,21 @@ class OfStates:
 
     Args:
       function: of pytrees of arrays.
+      is_written: whether somebody wrote a derivative in it.
     """
 
     function: Callable[..., Any]
+    is_written: bool = False
 
     def __call__(self, *states: Any) -> Any:
         """What the function gives of the states of a cell."""
         leaves, tree = jax.tree.flatten(states)
         axes = frozenset[str]().union(*map(varying_axes, leaves))
-        return where_types_are_missing(lambda *given: self.function(*jax.tree.unflatten(tree, given)), axes)(*leaves)
+
+        def run(*given: Any) -> Any:
+            return self.function(*jax.tree.unflatten(tree, given))
+
+        return where_types_are_missing(run, axes, is_written=self.is_written)(*leaves)
 
 
 def _is_derived(kernel: Callable[..., Any], blocks: Sequence[Any]) -> bool:

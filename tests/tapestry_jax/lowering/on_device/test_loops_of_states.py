@@ -43,6 +43,29 @@ def repeated(total: Any) -> Any:
     return lax.fori_loop(0, 3, lambda _, sum_: sum_ + jax.nn.relu(total), jnp.zeros(()))
 
 
+@jax.custom_vjp
+def doubled(a: Any) -> Any:
+    return 2 * a
+
+
+def doubled_in_turns(_: Any, slope: Any) -> Any:
+    return (lax.fori_loop(0, 2, lambda _, sum_: sum_ + slope, jnp.zeros(slope.shape)),)
+
+
+doubled.defvjp(lambda a: (2 * a, None), doubled_in_turns)
+
+
+@jax.custom_jvp
+def doubled_too(a: Any) -> Any:
+    return 2 * a
+
+
+@doubled_too.defjvp
+def _(given: Any, moved: Any) -> Any:
+    tangent = lax.scan(lambda sum_, _: (sum_ + moved[0], None), jnp.zeros(given[0].shape), None, length=2)[0]
+    return doubled_too(*given), tangent
+
+
 def of(monoid: tp.Monoid) -> tp.Aggregator:
     return tp.Aggregator(lambda x: x, monoid, lambda state: state)
 
@@ -56,6 +79,13 @@ AGGREGATORS: dict[str, tp.Aggregator] = {
     "presented": agg.Sum().map(squares),
     "presented, with a rule of its own": agg.Moments().map(lambda state: repeated(state["mean"])),
     "lifted": agg.Sum().contramap(repeated),
+}
+# Nothing is known of what pulls back before it runs, and forwards it has no loop.
+PULLED = {
+    "merged": of(tp.Monoid(0.0, lambda a, b: doubled(a / 2) + b, commutative=True)),
+    "merged beside others": of(tp.Monoid(0.0, lambda a, b: a + doubled_too(b / 2), commutative=True)) & agg.Max(),
+    "presented": agg.Sum().map(doubled),
+    "presented, pushed forwards": agg.Sum().map(doubled_too),
 }
 
 
@@ -71,6 +101,15 @@ def test_folds(mesh2x4: Any, name: str, plan: str) -> None:
 def test_scans(mesh2x4: Any, name: str, plan: str) -> None:
     graph = tp.trace(tp.scan(AGGREGATORS[name], "r c -> r c", over="r"), X)
     assert_same(tp.plan(graph, mesh2x4, PLANS[plan]), (X,), grad=name != "merged in order")
+
+
+@pytest.mark.parametrize("plan", PLANS)
+@pytest.mark.parametrize("name", PULLED)
+def test_written_derivatives_loop_from_constants(mesh2x4: Any, name: str, plan: str) -> None:
+    assert_same(tp.plan(tp.trace(tp.fold(PULLED[name], "r c -> c"), X), mesh2x4, PLANS[plan]), (X,))
+    if name != "merged beside others":
+        graph = tp.trace(tp.scan(PULLED[name], "r c -> r c", over="r"), X)
+        assert_same(tp.plan(graph, mesh2x4, PLANS[plan]), (X,))
 
 
 @pytest.mark.parametrize("name", ["merged in turn", "presented"])
