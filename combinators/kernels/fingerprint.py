@@ -175,7 +175,7 @@ def _text(value: object, outer: tuple[object, ...]) -> str:
         return _local_class(value, inner)
     if isinstance(value, functools.partial):
         partial = cast("functools.partial[object]", value)
-        parts = {"function": partial.func, "arguments": partial.args, "keywords": partial.keywords}
+        parts: dict[str, object] = {"function": partial.func, "arguments": partial.args, "keywords": partial.keywords}
         return _call("partial", inner, parts) + _attributes(value, inner)
     if isinstance(value, FunctionType):
         return _function(value, inner)
