@@ -38,19 +38,37 @@ def silent(function: Callable[..., Any], outer: int = 0) -> Callable[..., Any]:
     """
 
     def run(*args: Any) -> Any:
-        kinds, tree = jax.tree.flatten(args[0])
+        tree = jax.tree.structure(args)
+
+        def leaves(*some: Any) -> list[Any]:
+            return jax.tree.leaves(function(*jax.tree.unflatten(tree, some)))
+
+        found = quiet(leaves, outer, args[0])(*jax.tree.leaves(args))
+        return jax.tree.unflatten(jax.tree.structure(args[0]), found)
+
+    return run
+
+
+def quiet(function: Callable[..., list[Any]], outer: int = 0, like: Any = None) -> Callable[..., list[Any]]:
+    """The same of a function from arrays to a list of arrays, of any types.
+
+    Args:
+      function: a cell of what it gives is a function of the same cell of its arguments that have a derivative.
+      outer: how many leading axes these and all results have in common.
+      like: a tree of the types of its results; it is asked where none is given.
+    """
+
+    def run(*args: Any) -> list[Any]:
+        kinds = jax.tree.leaves(jax.eval_shape(function, *args) if like is None else like)
         smooth = [jnp.issubdtype(jnp.result_type(leaf), jnp.inexact) for leaf in kinds]
 
         def results(*some: Any) -> list[Any]:
-            made = jax.tree.leaves(function(*jax.tree.unflatten(jax.tree.structure(args), some)))
-            return [leaf for leaf, each in zip(made, smooth, strict=True) if each]
+            return [leaf for leaf, each in zip(function(*some), smooth, strict=True) if each]
 
         # Integers have no derivative, and in `shard_map` JAX has no type for the one that a rule would give them.
-        made = [None] * len(kinds) if all(smooth) else jax.tree.leaves(function(*args))
-        found = iter(_ruled(results, outer)(*jax.tree.leaves(args)) if any(smooth) else ())
-        return jax.tree.unflatten(
-            tree, [next(found) if each else leaf for leaf, each in zip(made, smooth, strict=True)]
-        )
+        made = [None] * len(kinds) if all(smooth) else function(*args)
+        found = iter(_ruled(results, outer)(*args) if any(smooth) else ())
+        return [next(found) if each else leaf for leaf, each in zip(made, smooth, strict=True)]
 
     return run
 

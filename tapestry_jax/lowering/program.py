@@ -18,6 +18,7 @@ from combinators.operations.shaped import Shaped, is_written
 from tapestry_jax.lowering import time as loops
 from tapestry_jax.lowering.exchange.convert import convert
 from tapestry_jax.lowering.exchange.fold import merge_states, partial_states
+from tapestry_jax.lowering.exchange.left_out import left_out
 from tapestry_jax.lowering.on_device.attained import value_of, with_counts
 from tapestry_jax.lowering.on_device.here import Here
 from tapestry_jax.lowering.on_device.kernels import device_kernels
@@ -143,7 +144,9 @@ def run_operation(schedule: Schedule, step: Run, here: Here, arrays: Sequence[An
     arrays, before = arrays[:count], list(arrays[count:])
     whole = answering(whole, arrays, cuts)
     written = is_written(whole, arrays)
-    shaped = device_kernels(whole, cuts, sizes, step.axes, here.platforms, is_written=written)
+    around = None if cuts.keys().isdisjoint(whole.signature.fold_dims) else partial(left_out, whole, arrays)
+    of_box = partial(device_kernels, whole, cuts, is_written=written, around=around)
+    shaped = of_box(sizes, step.axes, here.platforms)
     operation = shaped.operation
     if folds_nothing(shaped):
         # What they hold does not matter, and XLA sends what it sees that somebody reads.
@@ -155,8 +158,7 @@ def run_operation(schedule: Schedule, step: Run, here: Here, arrays: Sequence[An
     _check_claims(whole, blocks, cuts, sizes, merged=folds or scans)
 
     def run(box: Mapping[str, int], blocks: list[Any]) -> list[Any]:
-        made = partial(device_kernels, whole, cuts, box, step.axes, here.platforms, is_written=written)
-        own = shaped if box == sizes else made()
+        own = shaped if box == sizes else of_box(box, step.axes, here.platforms)
         if folds:
             return partial_states(own, cuts, box, here, blocks, whole)
         return states(own, blocks) if scans else run_blocks(own, blocks, here.platforms)

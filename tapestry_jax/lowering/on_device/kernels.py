@@ -30,6 +30,7 @@ def device_kernels(
     platforms: tuple[str, ...] = (),
     *,
     is_written: bool = False,
+    around: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None,
 ) -> Shaped:
     """The operation with the kernels that run where dimensions are cut so, over the mesh or in time.
 
@@ -43,6 +44,7 @@ def device_kernels(
       axes: mesh axes over which blocks vary.
       platforms: of the devices; empty where they are not known.
       is_written: whether somebody wrote a derivative of the kernel.
+      around: what is done to the kernel behind that, where something is cut; not to those that may stand in for it.
     """
     operation = shaped.operation
 
@@ -50,6 +52,8 @@ def device_kernels(
         looped = where_types_are_missing(kernel, axes, is_written=is_written, known=shaped.known)
         if not cuts:
             return looped
+        if around is not None and written is not None:
+            looped = around(looped)
         held = _held_to_box(looped, kernel if written is None else written, shaped, sizes, is_state=is_state)
         return functools.update_wrapper(held, kernel, (), ())
 
