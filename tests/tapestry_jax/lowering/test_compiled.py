@@ -1,4 +1,4 @@
-"""Derivatives that users wrote with constant tangents: kept in kernels, told of in what is presented over a mesh."""
+"""Derivatives that users wrote with constant tangents: kept in kernels, and in what is presented over a mesh."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import tapestry_jax as tp
+from tapestry_jax.lowering.on_device import untyped
 
 X = np.arange(18, dtype="f4").reshape(6, 3) / 5
 TYPE = tp.TensorType({"t": 6, "c": 3})
@@ -60,17 +61,29 @@ PRESENTED = {
 
 
 @pytest.mark.parametrize("name", PRESENTED)
-@pytest.mark.parametrize("taken", ["gradient", "in jit", "memory"])
-def test_a_constant_tangent_of_what_is_presented_over_a_mesh_is_told_of(taken: str, name: str) -> None:
+def test_a_constant_tangent_of_what_is_presented_over_a_mesh_is_that_of_jax(name: str) -> None:
     graph = tp.trace(PRESENTED[name], TYPE)
-    plan = tp.plan(graph, tp.mesh(a=2), ON_DEVICES)
-    run = plan.compile()
+    run = tp.plan(graph, tp.mesh(a=2), ON_DEVICES).compile()
     np.testing.assert_allclose(run(X), graph(X), rtol=1e-6)
+    np.testing.assert_array_equal(gradient_of(run), gradient_of(graph))
 
-    def slope() -> Any:
-        return jax.grad(lambda x: run(x).sum())(X)
 
-    asked = {"gradient": slope, "in jit": lambda: jax.jit(slope)(), "memory": lambda: plan.memory(grad=True)}
+def gradient_of(run: Any) -> Any:
+    return jax.grad(lambda x: run(x).sum())(X)
+
+
+@pytest.mark.parametrize("taken", ["gradient", "in jit", "memory"])
+def test_where_nobody_asked_for_a_tangent_a_constant_one_is_told_of(
+    taken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(untyped, "has_written_states", lambda _: False)
+    plan = tp.plan(tp.trace(PRESENTED["fold"], TYPE), tp.mesh(a=2), ON_DEVICES)
+    run = plan.compile()
+    asked = {
+        "gradient": lambda: gradient_of(run),
+        "in jit": lambda: jax.jit(gradient_of, static_argnums=0)(run),
+        "memory": lambda: plan.memory(grad=True),
+    }
     with pytest.raises(tp.PlanError, match=r"the same on all devices(?s:.*)float32\[\](?s:.*)jnp\.zeros_like"):
         asked[taken]()
 
