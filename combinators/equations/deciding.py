@@ -13,6 +13,9 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
+
+from combinators.kernels.jaxprs import programs_inside
 
 _FLOATS = 2
 
@@ -23,6 +26,10 @@ def decides(equation: Any) -> bool:
     if name not in _CHOSEN:
         return False
     given, made = equation.invars[0].aval, equation.outvars[0].aval
+    if name in ("reduce", "reduce_window"):
+        return any(_chooses(inner) for inner in programs_inside(equation))
+    if name == "gather":
+        return equation.params["mode"] in (lax.GatherScatterMode.CLIP, lax.GatherScatterMode.FILL_OR_DROP)
     if name == "convert_element_type":
         return _rank(given.dtype) > _rank(made.dtype)
     if name in _ALONG:
@@ -51,6 +58,12 @@ def chosen_by(equation: Any, operands: Sequence[Any], results: Sequence[Any]) ->
       results: that it gave.
     """
     return _CHOSEN[equation.primitive.name](equation, operands, results)
+
+
+def _chooses(program: Any) -> bool:
+    return any(
+        decides(each) or any(map(_chooses, programs_inside(each))) for each in getattr(program, "jaxpr", program).eqns
+    )
 
 
 def _rank(dtype: Any) -> int:
@@ -109,21 +122,55 @@ def _stands(equation: Any, operands: Sequence[Any], results: Sequence[Any]) -> A
     return np.asarray(operands[0]) == np.asarray(results[0])
 
 
+def _first(equation: Any, operands: Sequence[Any], results: Sequence[Any]) -> Any:
+    """Whether it took what comes first, of all cells that it reduces or of each window."""
+    array, params = np.asarray(operands[0]), equation.params
+    if equation.primitive.name == "reduce":
+        dims = params["dimensions"]
+        first = array[tuple(slice(0, 1) if axis in dims else slice(None) for axis in range(array.ndim))]
+        return np.squeeze(first, dims) == np.asarray(results[0]) if first.size else first
+    steps, shape = params["window_strides"], np.asarray(results[0]).shape
+    wide = np.pad(array, [(max(low, 0), max(high, 0)) for low, high in params["padding"]], constant_values=0)
+    at = np.ix_(
+        *(
+            np.minimum(np.arange(count) * step, size - 1)
+            for count, step, size in zip(shape, steps, wide.shape, strict=True)
+        )
+    )
+    return wide[at] == np.asarray(results[0]) if wide.size else wide
+
+
+def _outside(equation: Any, operands: Sequence[Any], results: Sequence[Any]) -> Any:
+    """Which indices lie beyond what they look up, and are moved to its end, or find nothing."""
+    del results
+    array, places, params = np.asarray(operands[0]), np.asarray(operands[1]), equation.params
+    starts = params["dimension_numbers"].start_index_map
+    most = [array.shape[axis] - params["slice_sizes"][axis] for axis in starts]
+    return (places > np.asarray(most, np.int64)).astype(np.int8) - (places < 0)
+
+
 _TRUTHS = ("eq", "eq_to", "ge", "gt", "le", "le_to", "lt", "lt_to", "ne")
 _COMPARISONS = frozenset((*_TRUTHS, "clamp", "max", "min"))
-_KINKS = frozenset(("abs", "clamp", "cummax", "cummin", "max", "min", "reduce_max", "reduce_min"))
+_KINKS_NAMES = """
+    abs clamp cummax cummin max min reduce_max reduce_min reduce_window_max reduce_window_min scatter-max scatter-min
+"""
+_KINKS = frozenset(_KINKS_NAMES.split())
 # Of one cell nothing is taken.
 _ALONG = ("argmax", "argmin", "reduce_max", "reduce_min")
 _CHOSEN: dict[str, Callable[[Any, Sequence[Any], Sequence[Any]], Any]] = {
     **dict.fromkeys(_TRUTHS, _given),
     **dict.fromkeys(("argmax", "argmin", "ceil", "clz", "convert_element_type", "div", "floor"), _given),
-    **dict.fromkeys(("round", "shift_right_arithmetic", "shift_right_logical", "sign", "top_k"), _given),
+    **dict.fromkeys(("round", "shift_right_arithmetic", "shift_right_logical", "sign"), _given),
+    **dict.fromkeys(("approx_top_k", "top_k"), _given),
+    **dict.fromkeys(("reduce", "reduce_window", "reduce_window_max", "reduce_window_min"), _first),
+    **dict.fromkeys(("scatter-max", "scatter-min"), _stands),
     **dict.fromkeys(("max", "min"), _larger),
     **dict.fromkeys(("reduce_max", "reduce_min"), _place),
     **dict.fromkeys(("cummax", "cummin"), _stands),
     **dict.fromkeys(("atan", "atan2", "erf", "erfc", "logistic", "tanh"), _above),
     "abs": _below,
     "clamp": _within,
+    "gather": _outside,
     "rem": _times,
     "sort": _order,
 }

@@ -40,7 +40,7 @@ def readings(
         for output in range(len(node.results)):
             ref = Ref(index, output)
             if ref not in others and any(operand in found for operand in node.operands):
-                found[ref] = _read_of(nodes, node, output, found)
+                found[ref] = _read_of(nodes, node, output, found, size)
     return [found.get(ref, frozenset()) for ref in results]
 
 
@@ -54,14 +54,16 @@ def _between(nodes: Sequence[Pending], first: int, results: Sequence[Ref]) -> se
     return needed
 
 
-def _read_of(nodes: Sequence[Pending], node: Pending, output: int, found: Mapping[Ref, Reading | str]) -> Reading | str:
+def _read_of(
+    nodes: Sequence[Pending], node: Pending, output: int, found: Mapping[Ref, Reading | str], cells: int
+) -> Reading | str:
     """What one result of a node reads, from what its operands read."""
     if node.renamed is not None:
         return found[node.operands[0]]
     if node.shaped is None:
         return f"they go through the loop `{node.path}`"
     forms: set[Form] = set()
-    for reading in _by_operand(nodes, node, node.shaped, output, found):
+    for reading in _by_operand(nodes, node, node.shaped, output, found, cells):
         if isinstance(reading, str):
             return reading
         forms |= reading
@@ -71,7 +73,12 @@ def _read_of(nodes: Sequence[Pending], node: Pending, output: int, found: Mappin
 
 
 def _by_operand(
-    nodes: Sequence[Pending], node: Pending, shaped: Shaped, output: int, found: Mapping[Ref, Reading | str]
+    nodes: Sequence[Pending],
+    node: Pending,
+    shaped: Shaped,
+    output: int,
+    found: Mapping[Ref, Reading | str],
+    cells: int,
 ) -> Iterator[Reading | str]:
     at = _kept(shaped, output)
     arrays = [operand for operand in shaped.signature.operands if operand.coordinate is None]
@@ -86,7 +93,7 @@ def _by_operand(
         if any(over in operand.axes[number].names for number in axes):
             yield f"`{node.path}` runs along `{over}`"
             continue
-        through = read_through(reading, operand.axes, shape, at, shaped.sizes)
+        through = read_through(reading, operand.axes, shape, at, shaped.sizes, cells)
         yield f"`{node.path}` {through}" if isinstance(through, str) else through
 
 

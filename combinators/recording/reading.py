@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from combinators.index_space.axis import Axis
+from combinators.index_space.extent import axis_extent
 
 Digit = tuple[int, int, int]
 """Of the position along an axis: which axis, what it is divided by, and how many values it has."""
@@ -45,7 +46,7 @@ def places(axes: Sequence[Axis], sizes: Mapping[str, int]) -> dict[str, Digit]:
         term.name: (number, weight, sizes[term.name])
         for number, axis in enumerate(axes)
         if (axis.kind == "composite" or axis.name is not None) and all(name in sizes for name in axis.names)
-        for term, weight in zip(axis.terms, _weights(axis, sizes), strict=True)
+        for term, weight in zip(axis.terms, weights(axis, sizes), strict=True)
     }
 
 
@@ -56,13 +57,18 @@ def read_by(axis: Axis, at: Mapping[str, Digit], sizes: Mapping[str, int]) -> Re
       The reading; None where it has too many forms to be listed.
     """
     parts: _Parts = {}
-    for term, weight in zip(axis.terms, _weights(axis, sizes), strict=True):
+    for term, weight in zip(axis.terms, weights(axis, sizes), strict=True):
         _add(parts, (term.name, 1, sizes[term.name]), weight)
     return _listed(parts, axis.offset, at)
 
 
 def read_through(
-    reading: Reading, axes: Sequence[Axis], shape: Sequence[int], at: Mapping[str, Digit], sizes: Mapping[str, int]
+    reading: Reading,
+    axes: Sequence[Axis],
+    shape: Sequence[int],
+    at: Mapping[str, Digit],
+    sizes: Mapping[str, int],
+    cells: int,
 ) -> Reading | str:
     """What a result reads of an axis, from what the operand reads of it.
 
@@ -72,6 +78,7 @@ def read_through(
       shape: of the operand.
       at: where the dimensions stand in the result; those that do not were folded, or are read in full.
       sizes: of the dimensions.
+      cells: how many the axis has that is read.
 
     Returns:
       The reading of the result, or why it cannot be told.
@@ -83,6 +90,9 @@ def read_through(
             axis = axes[number]
             if axis.whole_name is not None:
                 return f"takes `{axis}` whole"
+            low, high = axis_extent(axis, sizes)
+            if (low < 0 or high > shape[number]) and reading != itself(number, cells):
+                return f"reads what a boundary answers within the tensor, at `{axis}`"
             listed = _digit_of(axis, divisor, count, shape[number], sizes)
             if listed is None:
                 return f"cuts through what was put together, at `{axis}`"
@@ -113,12 +123,12 @@ def lies_so(
     """
     source = np.random.default_rng(0)
     indices, others = ({name: source.integers(0, size, _ASKED) for name, (_, _, size) in at.items()} for _ in "ab")
-    weights = _weights(axis, sizes)
+    steps = weights(axis, sizes)
     apart = [(term.name, other) for term in axis.terms for other in beside if other != term.name and other in at]
 
     def says_so(form: Form) -> bool:
         def read(name: str, given: Mapping[str, Any]) -> Any:
-            weight = next(each for term, each in zip(axis.terms, weights, strict=True) if term.name == name)
+            weight = next(each for term, each in zip(axis.terms, steps, strict=True) if term.name == name)
             return _position(form, given, at) // weight % sizes[name]
 
         return all((read(n, indices) == read(n, {**indices, other: others[other]})).all() for n, other in apart)
@@ -153,8 +163,13 @@ def _spelt_form(form: Form, names: Mapping[Digit, str]) -> str:
     return (text + (f"{offset:+d}" if offset else "")).removeprefix("+") or "0"
 
 
-def _weights(axis: Axis, sizes: Mapping[str, int]) -> list[int]:
-    """How many cells one step along each dimension of an axis goes."""
+def weights(axis: Axis, sizes: Mapping[str, int]) -> list[int]:
+    """How many cells one step along each dimension of an axis goes.
+
+    Args:
+      axis: that is not whole.
+      sizes: of its dimensions.
+    """
     if axis.kind != "composite":
         return [term.coefficient for term in axis.terms]
     counts = [sizes[term.name] for term in axis.terms]
@@ -165,7 +180,7 @@ def _digit_of(
     axis: Axis, divisor: int, count: int, size: int, sizes: Mapping[str, int]
 ) -> list[tuple[tuple[str, int, int], int]] | None:
     """A digit of the position along an axis by digits of its dimensions, without its offset; None where it is none."""
-    steps = zip(axis.terms, _weights(axis, sizes), strict=True)
+    steps = zip(axis.terms, weights(axis, sizes), strict=True)
     if axis.is_window:
         whole = divisor == 1 and count == size
         return [((term.name, 1, sizes[term.name]), weight) for term, weight in steps] if whole else None

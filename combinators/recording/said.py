@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
+from combinators.graphs.nodes import Ref
 from combinators.index_space.axis import Axis
 from combinators.index_space.signature import Signature
 from combinators.recording.current import trace_of
 from combinators.recording.dependence import readings, source_of
 from combinators.recording.reading import Digit, Reading, lies_so, places, read_by, spelt_reading
+from combinators.recording.sampled import lie_so
 from combinators.recording.value import Value
 
 _MOST_GUESSED = 64
@@ -60,8 +63,15 @@ def false_reads(
             # What another operand is made of may be recorded as read through that, or beside it.
             followed = [readings(trace.nodes, source, at, results, without) for without in (others, ())]
             beside = [program.signature.operands[i].axes[at] for i, other in enumerate(sources) if other == source]
+
+            def sampled(axis: Any, result: int, *said: Any, source: Ref = source, others: Any = others) -> bool | None:
+                asked = [lie_so(trace.nodes, source, axis, results[result], without, *said) for without in (others, ())]
+                return None if None in asked else any(asked)
+
             for result, found in enumerate(zip(*followed, strict=True)):
-                if (problem := _false_read(program, (number, at), beside, result, found, wrong_size)) is not None:
+                if (
+                    problem := _false_read(program, (number, at), beside, result, found, wrong_size, sampled)
+                ) is not None:
                     yield (number, at), *problem
 
 
@@ -72,6 +82,7 @@ def _false_read(
     number: int,
     found: Sequence[Reading | str],
     wrong_size: Callable[[Axis, int, Mapping[str, int]], str | None],
+    sampled: Callable[..., bool | None],
 ) -> tuple[str, str] | None:
     """What is wrong with what an axis says of one result, and how the way out begins."""
     result, expected = program.results[number], program.signature.results[number].axes
@@ -83,12 +94,16 @@ def _false_read(
     if not result.size or frozenset() in found:
         return None
     if not axis.is_window:
-        dims = [name for own in operand.axes for name in own.names]
+        # What a result alone has (of a tile) may be beside it there as well.
+        dims = dict.fromkeys([*(name for own in operand.axes for name in own.names), *at])
         told = [each for each in found if not isinstance(each, str)]
         known = all(name in sizes for name in axis.names)
-        if not known or len(told) < len(found) or any(lies_so(each, axis, dims, at, sizes) for each in told):
+        if not known or any(lies_so(each, axis, dims, at, sizes) for each in told):
             return None
-        what = f"result {number} reads {spelt_reading(told[0], at)} of this axis, which is not {_said(axis, expected)}"
+        if len(told) < len(found) and sampled((place[1], axis), number, dims, at, sizes) is not False:
+            return None
+        read = spelt_reading(told[0], at) if told else "other cells"
+        what = f"result {number} reads {read} of this axis, which is not {_said(axis, expected)}"
         return what, "Write the dimensions of a composition in the order in which they lie, or"
     fitting = [fits for each in found for fits in sizes_that_say(axis, beside, at, sizes, each)]
     wrong = [problem for fits in fitting if (problem := wrong_size(axis, cells, fits)) is not None]

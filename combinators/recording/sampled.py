@@ -1,0 +1,159 @@
+"""Which cell of an axis some cells of a tensor read, where that is no sum of digits: followed back, each by itself.
+
+Of what is put together and taken apart otherwise (`(a b)[::-1]`, a reshape) no form tells which cells are read.
+Every cell does tell it of itself: its indices are those of the operation that made it, and lie where its operand has
+them. Where an operation folds or takes an axis whole, one of the cells that it reads is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from combinators.graphs.nodes import Ref
+from combinators.index_space.axis import Axis
+from combinators.recording.pending import Pending
+from combinators.recording.reading import Digit, weights
+
+_ASKED = 64
+_WAYS = 4
+"""How often it is asked, by other cells of what is folded."""
+_NOWHERE = -1
+
+
+def lie_so(
+    nodes: Sequence[Pending],
+    source: Ref,
+    axis: tuple[int, Axis],
+    result: Ref,
+    others: Collection[Ref],
+    beside: Sequence[str],
+    at: Mapping[str, Digit],
+    sizes: Mapping[str, int],
+) -> bool | None:
+    """Whether the cells that are read of an axis may lie as its dimensions say, looked at some cells of the result.
+
+    Args:
+      nodes: of a recording.
+      source: the value that has the axis.
+      axis: its number, and what is said of it.
+      result: what reads it.
+      others: values through which nothing is followed.
+      beside: dimensions that no index of the axis may be up to, but for its own.
+      at: where dimensions stand in the result.
+      sizes: of the dimensions of the axis.
+
+    Returns:
+      None where nobody can tell.
+    """
+    number, said = axis
+    for way in range(_WAYS):
+        draws = np.random.default_rng(way)
+        indices, moved = ({name: draws.integers(0, size, _ASKED) for name, (_, _, size) in at.items()} for _ in "ab")
+        cells = _Cells(nodes, source, others, at, way)
+        wanted = cells.read(result, indices, number)
+        if wanted is None:
+            return None
+        if all(
+            _are_alike(term.name, weight, sizes, wanted, cells.read(result, {**indices, other: moved[other]}, number))
+            for term, weight in zip(said.terms, weights(said, sizes), strict=True)
+            for other in beside
+            if other != term.name and other in at
+        ):
+            return True
+    return False
+
+
+def _are_alike(name: str, weight: int, sizes: Mapping[str, int], one: Any, other: Any) -> bool:
+    """Whether the index of a dimension is one in both, where both read a cell."""
+    if other is None:
+        return True
+    somewhere = (one != _NOWHERE) & (other != _NOWHERE)
+    return bool((one // weight % sizes[name] == other // weight % sizes[name])[somewhere].all())
+
+
+class _Cells:
+    """Follows cells of a result back, through the same operands and the same cells of what is folded each time."""
+
+    def __init__(
+        self, nodes: Sequence[Pending], source: Ref, others: Collection[Ref], at: Mapping[str, Digit], way: int
+    ) -> None:
+        self._nodes, self._source, self._at, self._way = nodes, source, at, way
+        self._made = {source}
+        for index, node in enumerate(nodes):
+            if index > source.node and self._made.intersection(node.operands):
+                self._made.update(
+                    ref for output in range(len(node.results)) if (ref := Ref(index, output)) not in others
+                )
+
+    def read(self, result: Ref, indices: Mapping[str, Any], axis: int) -> Any:
+        """Where along the axis the cells of these indices read; None where a way there cannot be followed."""
+        source, ref, draws = self._source, result, np.random.default_rng(self._way)
+        shape = self._shape(result)
+        where = [
+            sum(
+                (indices[name] * weight for name, (own, weight, _) in self._at.items() if own == number),
+                np.zeros(1, int),
+            )
+            + (0 if any(own == number for own, _, _ in self._at.values()) else draws.integers(0, max(size, 1)))
+            for number, size in enumerate(shape)
+        ]
+        lost = np.zeros(_ASKED, bool)
+        while ref != source:
+            node = self._nodes[ref.node]
+            if node.renamed is not None:
+                ref = node.operands[0]
+                continue
+            if node.shaped is None or node.shaped.operation.over is not None:
+                return None
+            found = self._operand(node, ref.output, where, draws)
+            if found is None:
+                return None
+            ref, where, outside = found
+            lost = lost | outside
+        return np.where(lost, _NOWHERE, where[axis])
+
+    def _shape(self, ref: Ref) -> tuple[int, ...]:
+        return self._nodes[ref.node].results[ref.output].shape
+
+    def _operand(
+        self, node: Pending, output: int, where: Sequence[Any], draws: np.random.Generator
+    ) -> tuple[Ref, list[Any], Any] | None:
+        """One of the operands that is made of the source, and which cells of it some cells of a result read."""
+        assert node.shaped is not None
+        shaped = node.shaped
+        arrays = [operand for operand in shaped.signature.operands if operand.coordinate is None]
+        ways = [each for each in zip(node.operands, arrays, strict=True) if each[0] in self._made]
+        ref, operand = ways[draws.integers(len(ways))]
+        index = {name: draws.integers(0, max(size, 1)) for name, size in shaped.sizes.items()}
+        for own, place in zip(shaped.result_axes[output], where, strict=True):
+            if own.kind == "composite" or own.name is not None:
+                for term, weight in zip(own.terms, weights(own, shaped.sizes), strict=True):
+                    index[term.name] = place // weight % max(shaped.sizes[term.name], 1)
+        read, outside = list[Any](), np.zeros(_ASKED, bool)
+        for own, size in zip(operand.axes, self._shape(ref), strict=True):
+            if own.whole_name is not None:
+                read.append(np.full(_ASKED, draws.integers(0, max(size, 1))))
+                continue
+            terms = zip(own.terms, weights(own, shaped.sizes), strict=True)
+            place = sum((index[term.name] * weight for term, weight in terms), np.full(_ASKED, own.offset))
+            beyond = (place < 0) | (place >= size)
+            if beyond.any() and (answer := _answered(place, size, shaped.operation.boundary)) is not None:
+                place, beyond = answer
+            elif beyond.any():
+                return None
+            read.append(place)
+            outside = outside | beyond
+        return ref, read, outside
+
+
+def _answered(place: Any, size: int, boundary: str | tuple[str, ...]) -> tuple[Any, Any] | None:
+    """The cells by which a boundary answers, and which are none; None where nobody looks."""
+    beyond = (place < 0) | (place >= size)
+    if boundary == "periodic":
+        return place % size, np.zeros_like(beyond)
+    if boundary == "edge":
+        return np.clip(place, 0, size - 1), np.zeros_like(beyond)
+    return (np.clip(place, 0, size - 1), beyond) if boundary == "zero" else None
