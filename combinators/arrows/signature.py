@@ -250,7 +250,7 @@ class Claim:
         if not results or not told:
             return
         # Here, not at the top: few programs have expressions, and a library that is imported need not load it.
-        from combinators.recording.said import Program, false_reads
+        from combinators.dependence.said import Program, false_reads
 
         program = Program(self.name, self.signature, self.values, results, self.known)
         for place, problem, way_out in false_reads(program, self._wrong_window):

@@ -54,6 +54,10 @@ def is_decided(equation: Any, given: Sequence[Bounds]) -> bool:
     if name in _SIGNS:
         by_sign = name != "convert_element_type" or _is_truth(equation.outvars[0].aval.dtype)
         return low == high or (by_sign and (low > 0 or high < 0)) or (name == "abs" and low >= 0)
+    if name == "gather":
+        numbers, shape = equation.params["dimension_numbers"], equation.invars[0].aval.shape
+        most = min((shape[axis] - equation.params["slice_sizes"][axis] for axis in numbers.start_index_map), default=0)
+        return given[1][0] >= 0 and given[1][1] <= most
     if name == "clamp":
         (_, least), (low, high), (most, _) = given
         return least <= low and high <= most

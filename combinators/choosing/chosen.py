@@ -153,6 +153,8 @@ class Chosen:
         if name in CALLS and inner and len(getattr(inner[0], "jaxpr", inner[0]).invars) == len(given):
             return self._follow(inner[0], given)
         if name == "gather" and not given[0].dims:
+            if self._compares and decides(equation) and not is_decided(equation, [each.bounds for each in given]):
+                self._note_met(equation, given[1].dims, given[1:])
             return [_looked_up(equation, given[1])]
         # What else holds programs, such as a kernel of Pallas, is run by itself, and cannot be watched.
         dims, bounds = _dims(given), [each.bounds for each in given]

@@ -106,17 +106,23 @@ def draws(
         # What looks for one among all cells finds it in one box alone.
         for arrays, number in itertools.product(drawn(signature, program, sizes, 2 * turning), numbers):
             yield changed(planted, arrays, number, math.inf), moved
-    if together:
-        yield from _about_numbers(signature, parts, changed)
+    yield from _about_numbers(signature, parts, changed, together=together)
 
 
 def _about_numbers(
-    signature: Signature, parts: Parts, changed: Callable[..., list[Any]]
+    signature: Signature, parts: Parts, changed: Callable[..., list[Any]], *, together: bool
 ) -> Iterator[tuple[list[Any], Move]]:
-    """Operands on both sides of each number that something is compared with, of which others would hardly tell."""
+    """Operands on both sides of each number that something is compared with, of which others would hardly tell.
+
+    Where nothing is compared that cells come to `together`, those about numbers far from all others.
+    """
     program = parts.programs[tuple(parts.sizes.values())]
     # Nothing is close to none of them, and a box of it is often what another one is not.
-    numbers = itertools.islice(sorted({0.0, *numbers_of(program, compares)}, key=abs), 1 + _COMPARED)
+    compared = sorted({0.0, *numbers_of(program, compares)}, key=abs)[: 1 + _COMPARED] if together else []
+    far = [*itertools.islice(_far(program), _FAR)]
+    # Cells of which the whole comes to more than such a number, and a box does not.
+    cells = math.prod(size for dim, size in parts.sizes.items() if parts.box.get(dim, size) != size)
+    numbers = [*compared, *far, *(_BEYOND * number / cells for number in far)]
     rng, fixed, ends = np.random.default_rng(0), stay(signature, program), _ends(signature, parts)
     for number, sides in itertools.product(numbers, _SIDES):
         for turn, arrays in enumerate(drawn(signature, program, parts.sizes, _ABOUT)):
@@ -130,6 +136,17 @@ def _about_numbers(
                 found = [each if still else about(each, number, sides, rng, at) for each, at, still in trios]
             # Moved by a little, what was at it is so no longer.
             yield found, _unmoved if 0 in (*sides, *beside) else moved
+
+
+def _far(program: Any) -> Iterator[float]:
+    """Numbers of a program, far from all usual ones, about which it may turn though it compares nothing with them.
+
+    `trunc(s / 1e6)` turns there, and so does what is compared with `s - 1e6` or with one of several numbers.
+    """
+    said = [*numbers_of(program, lambda equation: equation.primitive.name in _SHIFTING)]
+    held = [np.ravel(each) for each in getattr(program, "consts", ()) if np.size(each) <= _FEW and np.isrealobj(each)]
+    said += [float(number) for each in held if each.dtype.kind in "fiu" for number in each]
+    yield from sorted({number for number in said if _FAR_FROM <= abs(number) < math.inf}, key=abs)
 
 
 def _ends(signature: Signature, parts: Parts) -> list[list[tuple[int, int]]]:
@@ -163,6 +180,10 @@ def numbers_of(program: Any, of: Callable[[Any], bool], given: Mapping[Any, Any]
             alike = equation.primitive.name in CALLS and len(taken) == len(numbers)
             yield from numbers_of(inner, of, dict(zip(taken, numbers, strict=True)) if alike else {})
 
+
+_SHIFTING = frozenset(("add", "div", "mul", "rem", "sub"))
+_FAR, _FAR_FROM, _FEW, _BEYOND = 2, 64.0, 16, 1.5
+"""How many far numbers are drawn about, from where they are far, and of how many constants they are looked for."""
 
 Way = tuple[Sequence[float], Callable[[float], list[Any]]]
 """Some steps, and what gives operands at each of them and between."""

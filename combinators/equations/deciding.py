@@ -29,7 +29,8 @@ def decides(equation: Any) -> bool:
     if name in ("reduce", "reduce_window"):
         return any(_chooses(inner) for inner in programs_inside(equation))
     if name == "gather":
-        return equation.params["mode"] in (lax.GatherScatterMode.CLIP, lax.GatherScatterMode.FILL_OR_DROP)
+        # What is looked up beyond the end in any other way is no number.
+        return equation.params["mode"] == lax.GatherScatterMode.CLIP
     if name == "convert_element_type":
         return _rank(given.dtype) > _rank(made.dtype)
     if name in _ALONG:
@@ -141,7 +142,7 @@ def _first(equation: Any, operands: Sequence[Any], results: Sequence[Any]) -> An
 
 
 def _outside(equation: Any, operands: Sequence[Any], results: Sequence[Any]) -> Any:
-    """Which indices lie beyond what they look up, and are moved to its end, or find nothing."""
+    """Which indices lie beyond what they look up, and are moved to its end."""
     del results
     array, places, params = np.asarray(operands[0]), np.asarray(operands[1]), equation.params
     starts = params["dimension_numbers"].start_index_map

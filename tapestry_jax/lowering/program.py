@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,7 +18,6 @@ from combinators.operations.shaped import Shaped, is_written
 from tapestry_jax.lowering import time as loops
 from tapestry_jax.lowering.exchange.convert import convert
 from tapestry_jax.lowering.exchange.fold import merge_states, partial_states
-from tapestry_jax.lowering.exchange.left_out import left_out
 from tapestry_jax.lowering.on_device.attained import value_of, with_counts
 from tapestry_jax.lowering.on_device.here import Here
 from tapestry_jax.lowering.on_device.kernels import device_kernels
@@ -144,8 +143,7 @@ def run_operation(schedule: Schedule, step: Run, here: Here, arrays: Sequence[An
     arrays, before = arrays[:count], list(arrays[count:])
     whole = answering(whole, arrays, cuts)
     written = is_written(whole, arrays)
-    around = None if cuts.keys().isdisjoint(whole.signature.fold_dims) else partial(left_out, whole, arrays)
-    of_box = partial(device_kernels, whole, cuts, is_written=written, around=around)
+    of_box = partial(device_kernels, whole, cuts, is_written=written, around=_around(whole, cuts, arrays))
     shaped = of_box(sizes, step.axes, here.platforms)
     operation = shaped.operation
     if folds_nothing(shaped):
@@ -182,6 +180,16 @@ def run_operation(schedule: Schedule, step: Run, here: Here, arrays: Sequence[An
             results = present(shaped, scan_over_mesh(shaped, cut, here, steps))
             results = without_rows_of_nothing(shaped, cuts, here, results)
     return _as_stored(schedule, step, results)
+
+
+def _around(whole: Shaped, cuts: Mapping[str, Cut], arrays: Sequence[Any]) -> Callable[..., Any] | None:
+    """What is done to the kernel of a fold that is cut."""
+    if cuts.keys().isdisjoint(whole.signature.fold_dims):
+        return None
+    # Here, not at the top: a library that is imported need not load it.
+    from tapestry_jax.lowering.exchange.left_out import left_out
+
+    return partial(left_out, whole, arrays)
 
 
 def _check_claims(

@@ -20,6 +20,7 @@ OF_THE_WHOLE = {
 """Folders of tests beside those of rooms, and why."""
 
 THROUGH_A_DOOR = {
+    "combinators/recording": "`tp.trace` is the door",
     "tapestry_jax/planning": "its own file is what `tp.plan` begins with",
     "tapestry_jax/shards/proof": "`ShardedGraph.verify` is the door",
     "tapestry_jax/shards/writing": "`Plan.shards` is the door",

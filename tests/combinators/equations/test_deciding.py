@@ -32,6 +32,21 @@ DECIDING: dict[str, tuple[Any, Any, Any]] = {
     "an order": (lax.sort, np.asarray([3, 1, 2], np.float32), [1, 2, 0]),
     "one of two plateaus": (lax.logistic, X, [False, True, True, False]),
     "one of two plateaus, of complex numbers": (lax.tanh, X.astype(np.complex64), [False, True, True, False]),
+    "the first of each window": (
+        lambda x: lax.reduce_window(x, -jnp.inf, lax.max, (2,), (1,), "VALID"),
+        np.asarray([3, 1, 2, 4], np.float32),
+        [True, False, False],
+    ),
+    "the first of a window in padding": (
+        lambda x: lax.reduce_window(x, -jnp.inf, lax.max, (2,), (1,), [(1, 0)]),
+        np.asarray([3, 1, 2], np.float32),
+        [False, True, False],
+    ),
+    "the first, reduced": (
+        lambda x: lax.reduce(x, -jnp.inf, lambda a, b: jnp.where(a > b, a, b), (0,)),
+        np.asarray([[3, 1], [2, 4]], np.float32),
+        [True, False],
+    ),
     "the largest ones": (lambda x: lax.top_k(x, 1), np.asarray([1, 3, 2], np.float32), [1]),
 }
 SMOOTH: dict[str, tuple[Any, Any]] = {
@@ -58,6 +73,36 @@ def test_what_is_chosen(name: str) -> None:
     with np.errstate(all="ignore"):
         found = chosen_by(equation, operands, run_primitive(equation, operands))
     np.testing.assert_array_equal(found, expected)
+
+
+def chosen(function: Any, *operands: Any) -> Any:
+    equation = jax.make_jaxpr(function)(*operands).jaxpr.eqns[-1]
+    assert decides(equation)
+    return chosen_by(equation, operands, run_primitive(equation, list(operands)))
+
+
+PLACES = np.asarray([[0], [1]], np.int32)
+
+
+def test_what_stays_where_something_larger_is_written() -> None:
+    numbers = lax.ScatterDimensionNumbers((), (0,), (0,))
+    given = np.asarray([3, 1], np.float32), PLACES, np.asarray([2, 2], np.float32)
+    found = chosen(lambda x, at, more: lax.scatter_max(x, at, more, numbers), *given)
+    np.testing.assert_array_equal(found, [True, False])
+
+
+@pytest.mark.parametrize("mode", ["clip", "fill", "promise_in_bounds"])
+def test_what_is_looked_up_beyond_a_table(mode: str) -> None:
+    numbers = lax.GatherDimensionNumbers((), (0,), (0,))
+    table, places = np.asarray([3, 1], np.float32), np.asarray([[-1], [0], [5]], np.int32)
+
+    def looked_up(x: Any, at: Any) -> Any:
+        return lax.gather(x, at, numbers, (1,), mode=mode)
+
+    if mode == "clip":
+        np.testing.assert_array_equal(chosen(looked_up, table, places), [[-1], [0], [1]])
+    else:
+        assert not decides(jax.make_jaxpr(looked_up)(table, places).jaxpr.eqns[-1])
 
 
 @pytest.mark.parametrize("name", SMOOTH)

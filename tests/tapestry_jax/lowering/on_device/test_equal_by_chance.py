@@ -148,6 +148,22 @@ FOLDS_WRONG: dict[str, Row] = {
 }
 
 
+def _steps() -> Any:
+    return jnp.asarray([0, 1e6, 1e6, 0, 1e6])
+
+
+def _beside(total: Any) -> Any:
+    return jnp.stack([jnp.full_like(total, 1e6), total])
+
+
+def _larger_in_a_window(total: Any) -> Any:
+    return lax.reduce_window(_beside(total), -jnp.inf, lax.max, (2, 1), (1, 1), "VALID")[0]
+
+
+def _picked(one: Any, other: Any) -> Any:
+    return jnp.where(one > other, one, other)
+
+
 def added(more: Callable[[Any], Any]) -> Row:
     return (lambda x: x.sum(0) + more(x.sum(0)), "n [c] -> [c]", "n", Sum)
 
@@ -168,6 +184,21 @@ FOLDS_WRONG |= {
     "the place of the larger": added(lambda s: jnp.argmax(jnp.stack([jnp.full_like(s, 1e6), s]), 0).astype(s.dtype)),
     "in order": added(lambda s: jnp.sort(jnp.stack([jnp.full_like(s, 1e6), s]), 0)[1] - 1e6),
     "the larger of two": added(lambda s: jnp.stack([jnp.full_like(s, 1e6), s]).max(0) - 1e6),
+    "the larger of two, in a window": added(lambda s: _larger_in_a_window(s) - 1e6),
+    "the larger of two, written": added(lambda s: jnp.full_like(s, 1e6).at[jnp.arange(len(s))].max(s) - 1e6),
+    "the larger of two, reduced": added(lambda s: lax.reduce(_beside(s), -jnp.inf, _picked, (0,)) - 1e6),
+    "a place in a table, clipped": added(
+        lambda s: jnp.take(jnp.arange(4e4), s.astype(int), mode="clip") - jnp.clip(s, 0)
+    ),
+    # Of several thresholds, or of two that undo each other, the first tells nothing of the others.
+    "two thresholds": added(lambda s: (s[:, None] > jnp.asarray([0.0, 1e6])) @ jnp.asarray([0.0, 1e6])),
+    "a threshold for each": added(lambda s: jnp.where(s > _steps(), _steps(), 0.0)),
+    "cut off": added(lambda s: 1e6 * jnp.trunc(s / 1e6)),
+    "in order, of three": added(lambda s: jnp.sort(jnp.stack([0 * s, -abs(s), s - 1e6]), 0)[-1]),
+    # Nothing is compared.
+    "a bump": added(lambda s: 1e6 * jnp.exp(-(((s - 1e6) / 1e6) ** 2))),
+    "a bend": added(lambda s: jnp.sqrt((s - 1e6) ** 2 + 1)),
+    "a pole": added(lambda s: 1e6 / (1 + (s - 1e6) ** 2)),
 }
 FOLDS_RIGHT: dict[str, Row] = {
     "the larger of a number": (lambda x: jnp.maximum(x.max(0), -1e30), "n [c] -> [c]", "n", Max),

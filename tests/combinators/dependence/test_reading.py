@@ -7,8 +7,8 @@ import random
 import numpy as np
 import pytest
 
+from combinators.dependence.reading import itself, places, read_by, read_through, spelt_reading
 from combinators.index_space.signature import Signature
-from combinators.recording.reading import itself, places, read_by, read_through, spelt_reading
 
 A, B, SIZE = {"a": (0, 1, 4)}, {"b": (0, 1, 3)}, {"a": 4, "b": 3, "k": 2, "h": 2, "d": 2}
 

@@ -7,8 +7,8 @@ from typing import Any
 import jax.numpy as jnp
 
 import combinators as tp
-from combinators.recording.dependence import readings, source_of
-from combinators.recording.reading import spelt_reading
+from combinators.dependence.followed import readings, source_of
+from combinators.dependence.reading import spelt_reading
 
 X = tp.TensorType({"a": 8, "b": 3})
 SIN, SUM = tp.Map(jnp.sin), tp.Reduce(lambda x: x.sum(0), "a b -> b", tp.monoids.Sum)

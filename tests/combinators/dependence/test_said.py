@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from combinators.dependence.reading import read_by
+from combinators.dependence.said import sizes_that_say
 from combinators.index_space.signature import Signature
-from combinators.recording.reading import read_by
-from combinators.recording.said import sizes_that_say
 
 AT, SIZES = {"a": (0, 1, 8)}, {"a": 8}
 

@@ -68,7 +68,7 @@ def read_through(
     shape: Sequence[int],
     at: Mapping[str, Digit],
     sizes: Mapping[str, int],
-    cells: int,
+    cells: int | None = None,
 ) -> Reading | str:
     """What a result reads of an axis, from what the operand reads of it.
 
@@ -78,7 +78,7 @@ def read_through(
       shape: of the operand.
       at: where the dimensions stand in the result; those that do not were folded, or are read in full.
       sizes: of the dimensions.
-      cells: how many the axis has that is read.
+      cells: how many the axis has that is read; None where no boundary answers.
 
     Returns:
       The reading of the result, or why it cannot be told.
@@ -91,7 +91,8 @@ def read_through(
             if axis.whole_name is not None:
                 return f"takes `{axis}` whole"
             low, high = axis_extent(axis, sizes)
-            if (low < 0 or high > shape[number]) and reading != itself(number, cells):
+            beyond = low < 0 or high > shape[number]
+            if cells is not None and beyond and reading != itself(number, cells):
                 return f"reads what a boundary answers within the tensor, at `{axis}`"
             listed = _digit_of(axis, divisor, count, shape[number], sizes)
             if listed is None:

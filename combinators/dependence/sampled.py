@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from combinators.dependence.reading import Digit, weights
 from combinators.graphs.nodes import Ref
 from combinators.index_space.axis import Axis
 from combinators.recording.pending import Pending
-from combinators.recording.reading import Digit, weights
 
 _ASKED = 64
 _WAYS = 4

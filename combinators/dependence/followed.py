@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
+from combinators.dependence.reading import MOST_FORMS, Digit, Form, Reading, itself, places, read_through
 from combinators.graphs.nodes import Ref
 from combinators.operations.shaped import Shaped
 from combinators.recording.pending import Pending
-from combinators.recording.reading import MOST_FORMS, Digit, Form, Reading, itself, places, read_through
 
 
 def source_of(nodes: Sequence[Pending], ref: Ref) -> Ref:

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
+from combinators.dependence.followed import readings, source_of
+from combinators.dependence.reading import Digit, Reading, lies_so, places, read_by, spelt_reading
+from combinators.dependence.sampled import lie_so
 from combinators.graphs.nodes import Ref
 from combinators.index_space.axis import Axis
 from combinators.index_space.signature import Signature
 from combinators.recording.current import trace_of
-from combinators.recording.dependence import readings, source_of
-from combinators.recording.reading import Digit, Reading, lies_so, places, read_by, spelt_reading
-from combinators.recording.sampled import lie_so
 from combinators.recording.value import Value
 
 _MOST_GUESSED = 64
