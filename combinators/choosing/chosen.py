@@ -164,7 +164,8 @@ class Chosen:
             else [Flow((None,) * len(_shape(out))) for out in equation.outvars]
         )
         made = [Cells(dims, *each) for each in zip(flows, bounds_of(equation, bounds), strict=True)]
-        if self._compares and decides(equation) and id(equation) not in self._keeping:
+        # Where cells are looked up, and not in a table beside them, places are found by what looks (`searchsorted`).
+        if self._compares and name != "gather" and decides(equation) and id(equation) not in self._keeping:
             # What it reduces it may be the first to bring together; that is no choice of what was.
             values = made[:1] if name in CELLWISE else given
             if not is_decided(equation, bounds):
