@@ -32,8 +32,12 @@ def changed(pieces: Sequence[Piece], changes: Sequence[Change], shape: Sequence[
         if any(axis < 0 for axis in _axes_of(change)):
             refuse(path, "changes an axis that is not there", f"got {change}")
         match change:
-            case Cast() | Share():
-                pass
+            case Cast(axes, order):
+                site.check_axes(axes, path)
+                if order and sorted(order) != [*range(len(shape))]:
+                    refuse(path, "puts gradients in an order of axes that is none", f"got {order} of {len(shape)} axes")
+            case Share(axes):
+                site.check_axes(axes, path)
             case Slice(axis, cut, _, alike):
                 site.check_axes(cut.axes, path)
                 if alike:

@@ -96,6 +96,8 @@ def _check_reads(ledger: Ledger, step: Run, node: Apply, shaped: Shaped, given: 
     shapes = [ledger.graph.type_of(ref).shape for ref in node.operands]
     needs = needed_pieces(shaped, dict(step.cuts), shapes, ledger.site, step.path)
     gathers = dict(step.gathers)
+    if beyond := gathers.keys() - {*range(len(given))}:
+        refuse(step.path, f"gathers operand {min(beyond, key=str)}, which it does not read")
     for number, (slot, ref, need) in enumerate(zip(given, node.operands, needs, strict=True)):
         ledger.check_value(slot, ref, step.path)
         held = ledger.changed(slot, gathers.get(number, ()), step.path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +15,7 @@ import tapestry_jax as tp
 from combinators.index_space.boundary import BOUNDARIES
 from tapestry_jax import by_hand
 from tapestry_jax.planning.entries import placement
-from tapestry_jax.planning.geometry.changes import Gather, Overlap, Share, Slice
+from tapestry_jax.planning.geometry.changes import Cast, Gather, Overlap, Share, Slice
 from tapestry_jax.planning.geometry.fewer import fewer
 from tapestry_jax.planning.geometry.halo import Hop, NeighbourExchange
 from tapestry_jax.planning.geometry.layout import Cut, Window
@@ -238,6 +239,27 @@ def _unshared(step: Any) -> Any:
     if not isinstance(step, Convert):
         return step
     return replace(step, changes=tuple(change for change in step.changes if not isinstance(change, Share)))
+
+
+def with_cast(change: Callable[[Cast], Cast]) -> Schedule:
+    """Of weights that all devices have, whose gradients are added up."""
+
+    def mixed(step: Convert) -> Convert:
+        return replace(step, changes=tuple(change(each) if isinstance(each, Cast) else each for each in step.changes))
+
+    return damaged(product(i="model"), Convert, mixed)
+
+
+def gradients_in_no_order() -> Schedule:
+    return with_cast(lambda cast: replace(cast, order=(0, 2)))
+
+
+def gradients_added_up_over_no_axis() -> Schedule:
+    return with_cast(lambda cast: replace(cast, axes=("nowhere",)))
+
+
+def a_gather_of_no_operand() -> Schedule:
+    return damaged(product(i="model"), Run, lambda step: replace(step, gathers=((2, ()),)))
 
 
 def operands_swapped() -> Schedule:
@@ -555,6 +577,12 @@ DAMAGES = {
         "`stack by 4 chunks of i` reads on all devices what the last stage alone has made",
         "  got result 0 of `stack`, on the last stage alone",
     ),
+    gradients_in_no_order: (
+        "`einsum` puts gradients in an order of axes that is none",
+        "  got (0, 2) of 2 axes",
+    ),
+    gradients_added_up_over_no_axis: ("`einsum` is cut over `nowhere`, which the mesh does not have",),
+    a_gather_of_no_operand: ("`einsum` gathers operand 2, which it does not read",),
     operands_swapped: (
         "`einsum` reads another value than its program names",
         "  expected result 0 of `x`",
