@@ -23,7 +23,7 @@ _FLOATS = 2
 def decides(equation: Any) -> bool:
     """Whether an equation chooses by the numbers that it is given."""
     name = equation.primitive.name
-    if name not in _CHOSEN:
+    if name not in _CHOSEN or _asks_whether_it_is_a_number(equation):
         return False
     given, made = equation.invars[0].aval, equation.outvars[0].aval
     if name in ("reduce", "reduce_window"):
@@ -38,6 +38,11 @@ def decides(equation: Any) -> bool:
     if name == "div":
         return _rank(given.dtype) < _FLOATS
     return name != "abs" or not jnp.issubdtype(given.dtype, jnp.complexfloating)
+
+
+def _asks_whether_it_is_a_number(equation: Any) -> bool:
+    """As `jnp.isnan` does: nothing is judged that is none, and numbers choose nothing there."""
+    return equation.primitive.name in ("eq", "ne") and equation.invars[0] is equation.invars[1]
 
 
 def turns_only(equation: Any) -> bool:
