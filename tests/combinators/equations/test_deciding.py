@@ -54,6 +54,7 @@ SMOOTH: dict[str, tuple[Any, Any]] = {
     "a quotient of floats": (lambda x: x / 3, X),
     "a wider type": (lambda x: lax.convert_element_type(x, jnp.float32), np.asarray([1, 2])),
     "the magnitude of complex numbers": (abs, X.astype(np.complex64)),
+    "whether it is a number": (lambda x: x != x, X),
     "the largest of one": (lambda x: lax.reduce_max(x, (0,)), X[None]),
 }
 

@@ -201,6 +201,8 @@ FOLDS_WRONG |= {
     "a pole": added(lambda s: 1e6 / (1 + (s - 1e6) ** 2)),
 }
 FOLDS_RIGHT: dict[str, Row] = {
+    "a softplus of the largest": (lambda x: jax.nn.softplus(x.max(0)), "n [c] -> [c]", "n", Max),
+    "a step of the largest": (lambda x: jnp.heaviside(x.max(0), 0.5), "n [c] -> [c]", "n", Max),
     "the larger of a number": (lambda x: jnp.maximum(x.max(0), -1e30), "n [c] -> [c]", "n", Max),
     "above zero": (lambda x: jax.nn.relu(x.max(0)), "n [c] -> [c]", "n", Max),
     "close to zero": (lambda x: jnp.clip(x.max(0), -2, 2), "n [c] -> [c]", "n", Max),
