@@ -144,7 +144,7 @@ def _far(program: Any) -> Iterator[float]:
     `trunc(s / 1e6)` turns there, and so does what is compared with `s - 1e6` or with one of several numbers.
     """
     said = [*numbers_of(program, lambda equation: equation.primitive.name in _SHIFTING)]
-    held = [np.ravel(each) for each in getattr(program, "consts", ()) if np.size(each) <= _FEW and np.isrealobj(each)]
+    held = [np.ravel(each) for each in getattr(program, "consts", ()) if np.size(each) <= _SMALL and np.isrealobj(each)]
     said += [float(number) for each in held if each.dtype.kind in "fiu" for number in each]
     yield from sorted({number for number in said if _FAR_FROM <= abs(number) < math.inf}, key=abs)
 
@@ -182,7 +182,7 @@ def numbers_of(program: Any, of: Callable[[Any], bool], given: Mapping[Any, Any]
 
 
 _SHIFTING = frozenset(("add", "div", "mul", "rem", "sub"))
-_FAR, _FAR_FROM, _FEW, _BEYOND = 2, 64.0, 16, 1.5
+_FAR, _FAR_FROM, _SMALL, _BEYOND = 2, 64.0, 16, 1.5
 """How many far numbers are drawn about, from where they are far, and of how many constants they are looked for."""
 
 Way = tuple[Sequence[float], Callable[[float], list[Any]]]
