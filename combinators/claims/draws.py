@@ -119,10 +119,7 @@ def _about_numbers(
     program = parts.programs[tuple(parts.sizes.values())]
     # Nothing is close to none of them, and a box of it is often what another one is not.
     compared = sorted({0.0, *numbers_of(program, compares)}, key=abs)[: 1 + _COMPARED] if together else []
-    far = [*itertools.islice(_far(program), _FAR)]
-    # Cells of which the whole comes to more than such a number, and a box does not.
-    cells = math.prod(size for dim, size in parts.sizes.items() if parts.box.get(dim, size) != size)
-    numbers = [*compared, *far, *(_BEYOND * number / cells for number in far)]
+    numbers = [*compared, *itertools.islice(_far(program), _FAR)]
     rng, fixed, ends = np.random.default_rng(0), stay(signature, program), _ends(signature, parts)
     for number, sides in itertools.product(numbers, _SIDES):
         for turn, arrays in enumerate(drawn(signature, program, parts.sizes, _ABOUT)):
@@ -182,7 +179,7 @@ def numbers_of(program: Any, of: Callable[[Any], bool], given: Mapping[Any, Any]
 
 
 _SHIFTING = frozenset(("add", "div", "mul", "rem", "sub"))
-_FAR, _FAR_FROM, _SMALL, _BEYOND = 2, 64.0, 16, 1.5
+_FAR, _FAR_FROM, _SMALL = 2, 64.0, 16
 """How many far numbers are drawn about, from where they are far, and of how many constants they are looked for."""
 
 Way = tuple[Sequence[float], Callable[[float], list[Any]]]

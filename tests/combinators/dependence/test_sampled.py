@@ -28,6 +28,7 @@ TRUE: dict[str, tuple[str, Callable[[Any], Any], tp.TensorType]] = {
     "a repetition": ("a -> (a r)", tp.rearrange("a -> (a r)", r=2), LINE),
     "turned round": ("a b -> (a b)", lambda v: flat(v)[::-1], TABLE),
     "turned round, in a loss": ("a b -> (a b)", lambda v: tp.Map(lambda x: x * 2)(flat(v)[::-1][::-1]), TABLE),
+    "one of two ways": ("a b -> (a b)", lambda v: flat(v)[::-1] + tp.rearrange("a b -> (b a)")(v)[::-1], TABLE),
     "a boundary at the end": ("(y+1) -> y", rolled, LINE),
     "a boundary that need not answer": ("(y+3) -> y", lambda v: v[3:], LINE),
 }
@@ -64,6 +65,23 @@ def step(source: np.random.Generator, size: int) -> Callable[[Any], Any]:
         tp.rearrange("q r -> (q r)" if source.integers(2) else "q r -> (r q)"),
     )
     return lambda v: back(into(v))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_of_three_dimensions_each_is_up_to_its_own(seed: int) -> None:
+    source = np.random.default_rng(seed)
+    sizes, order = source.integers(2, 4, 3), source.permutation(3)
+    line, kind = tp.rearrange("a b c -> (a b c)"), tp.TensorType(dict(zip("pqr", map(int, sizes), strict=True)))
+    said = " ".join("abc"[place] for place in order)
+    # What lies otherwise than is said has some index that is up to another one.
+    numbers = np.arange(sizes.prod()).reshape(sizes)
+    table = numbers[::-1, ::-1, ::-1].reshape(sizes[order]).transpose(np.argsort(order))
+    own = np.unravel_index(table, sizes)
+    holds = all(
+        (each == np.moveaxis(each, at, 0)[:, :1, :1].reshape(np.where(np.arange(3) == at, sizes, 1))).all()
+        for at, each in enumerate(own)
+    )
+    assert is_taken(f"a b c -> ({said})", lambda v: line(v)[::-1], kind) == holds
 
 
 @pytest.mark.parametrize("seed", range(60))

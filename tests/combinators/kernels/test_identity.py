@@ -93,6 +93,14 @@ def inner(scale: float) -> Any:
     return held
 
 
+def with_helper(scale: float) -> Callable[[Any], Any]:
+    def of(module: Any) -> Any:
+        return module.scale
+
+    held = inner(scale)
+    return lambda x: x * of(held)
+
+
 def with_default(x: Any, scale: Any = TABLE, *, shift: Any = 0.0) -> Any:
     return x * scale + shift
 
@@ -336,6 +344,7 @@ def make_class(factor: int) -> Any:
         (with_gain(2, functools.wraps(jnp.sin)), with_gain(3, functools.wraps(jnp.sin))),
         (with_module(scale=2.0, inner=inner(1.0)), with_module(scale=3.0, inner=inner(1.0))),
         (with_module(scale=2.0, inner=inner(1.0)), with_module(scale=2.0, inner=inner(3.0))),
+        (with_helper(2.0), with_helper(3.0)),
         (close_over(np.dtype("f4")), close_over(np.dtype("f4", metadata={"scale": 3}))),
         (jnp.add, np.add),
         (jnp.add, jnp.subtract),
@@ -351,6 +360,14 @@ def test_fingerprint_of_importable_kernels_is_their_name() -> None:
     assert fingerprint(functools.partial(jnp.sum, axis=0)) == (
         "partial(function=name(jax.numpy:sum),arguments=tuple(),keywords=dict('axis':0))"
     )
+
+
+def test_fingerprint_of_a_module_says_nothing_of_what_an_import_gives() -> None:
+    held = types.ModuleType("config")
+    kernel = [lambda x: x * held.scale for _ in "ab"]  # type: ignore[attr-defined]
+    alone = fingerprint(kernel[0])
+    held.scale = jnp.sin  # type: ignore[attr-defined]
+    assert fingerprint(kernel[1]) == alone
 
 
 def test_fingerprint_tells_custom_derivative_rules_apart() -> None:

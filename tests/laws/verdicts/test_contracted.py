@@ -70,3 +70,13 @@ def test_ties_stay_ties_behind_what_is_one_number():
 
 def test_ties_may_break_behind_what_is_not():
     assert np.nanmax(ties(lambda x: -jnp.exp(x)), initial=1.0) > 0.1
+
+
+def test_ties_stay_ties_beside_what_is_none():
+    """Of what is chosen cell by cell some is rounded otherwise, and what ties is not."""
+    np.testing.assert_allclose(ties(lambda x: 5 - jnp.where(x > 1, jnp.exp(x), x) / 3), 0, atol=1e-6)
+
+
+def test_ties_may_break_in_less_than_float32():
+    """Compilers round bfloat16 where they like."""
+    assert np.nanmax(ties(lambda x: -(x.astype(jnp.bfloat16) / 3).astype(jnp.float32)), initial=1.0) > 0.1

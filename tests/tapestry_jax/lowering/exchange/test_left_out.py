@@ -23,9 +23,13 @@ def maximum(kernel: Any, signature: str = "n [c] -> [c]") -> tp.Reduce:
 # Rows of zeros fill a box of each plan.
 X = np.zeros((8, 3), np.float32)
 X[4:] = np.random.default_rng(0).uniform(1, 2, (4, 3))
+# Of one column a box of zeros is left out that has the largest number of another.
+MIXED = np.where(np.arange(8)[:, None] < 4, [[0, 3, 0]], [[1, 0, 2]]).astype(np.float32)
 TWOS = np.full(3, 2.0, np.float32)
 FOLDS: dict[str, tuple[tp.Reduce, tuple[Any, ...]]] = {
     "root": (maximum(lambda x: jnp.sqrt(x.max(0)), "n c -> c"), (X,)),
+    "root of mixed columns": (maximum(lambda x: jnp.sqrt(x.max(0)), "n c -> c"), (MIXED,)),
+    "root of mixed rows": (maximum(lambda x: jnp.sqrt(x.max(1)), "c n -> c"), (MIXED.T,)),
     "root of all": (maximum(lambda x: jnp.sqrt(x.max()), "n [c] -> "), (X,)),
     "logarithm": (maximum(lambda x: jnp.log(x.max(0)), "n c -> c"), (X,)),
     "power": (maximum(lambda x: x.max(0) ** 0.3, "n c -> c"), (X,)),
@@ -80,6 +84,7 @@ def test_sums_and_what_is_steep_at_single_cells_are_left_as_they_are() -> None:
         (tp.Reduce(lambda x: jnp.sqrt(x.sum(0)) ** 2, "n c -> c", tp.monoids.Sum), True),
         (maximum(lambda x: jnp.sqrt(x).max(0), "n c -> c"), True),
         (maximum(lambda x: x.max(0) / 2, "n c -> c"), True),
+        (maximum(lambda x: jax.jit(lambda one, all_: jnp.sqrt(one).max(0) + 0 * all_)(x, x.max(0)), "n c -> c"), True),
         (maximum(lambda x: x.max(0) / 0.0, "n c -> c"), False),
         (FOLDS["root"][0], False),
     ):

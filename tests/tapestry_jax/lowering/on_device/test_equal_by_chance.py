@@ -198,10 +198,18 @@ FOLDS_WRONG |= {
     # Nothing is compared.
     "a bump": added(lambda s: 1e6 * jnp.exp(-(((s - 1e6) / 1e6) ** 2))),
     "a bend": added(lambda s: jnp.sqrt((s - 1e6) ** 2 + 1)),
+    "the range of float16": added(lambda s: 1e6 * jnp.isinf((s * 0.065).astype(jnp.float16))),
+    "a domain": added(lambda s: 1e6 * jnp.isnan(jnp.arcsin(s / 1e6))),
     "a pole": added(lambda s: 1e6 / (1 + (s - 1e6) ** 2)),
 }
 FOLDS_RIGHT: dict[str, Row] = {
     "a softplus of the largest": (lambda x: jax.nn.softplus(x.max(0)), "n [c] -> [c]", "n", Max),
+    "what a table has at a place": (
+        lambda x: x.max(0) + 0 * jnp.take(jnp.zeros(10), jnp.argmax(x.max(0)), mode="clip"),
+        "n [c] -> [c]",
+        "n",
+        Max,
+    ),
     "a step of the largest": (lambda x: jnp.heaviside(x.max(0), 0.5), "n [c] -> [c]", "n", Max),
     "the larger of a number": (lambda x: jnp.maximum(x.max(0), -1e30), "n [c] -> [c]", "n", Max),
     "above zero": (lambda x: jax.nn.relu(x.max(0)), "n [c] -> [c]", "n", Max),
@@ -330,3 +338,9 @@ def test_the_error_says_that_it_is_not_known() -> None:
 def test_what_selects_and_is_right_is_planned(name: str, plan: str, dtype: str) -> None:
     arrow, given, arrays = planned(RIGHT[name], plan, dtype)
     np.testing.assert_allclose(in_numpy(given.compile())(*arrays), in_numpy(arrow)(*arrays), rtol=1e-5, atol=1e-5)
+
+
+def test_a_table_that_ends_is_a_choice_of_whole_numbers() -> None:
+    fold = tp.Reduce(lambda x: jnp.take(jnp.arange(20_000), x.sum(0), mode="clip"), "n -> ", Sum)
+    with pytest.raises(tp.KernelError, match="chooses by what it has folded"):
+        tp.plan(tp.trace(fold, jnp.arange(8)), tp.mesh(d=2), {"n": "d"}).compile().lower()
