@@ -69,7 +69,8 @@ def test_ties_stay_ties_behind_what_is_one_number():
 
 
 def test_ties_may_break_behind_what_is_not():
-    assert np.nanmax(ties(lambda x: -jnp.exp(x)), initial=1.0) > 0.1
+    # Nothing equals the largest: shares are 0 / 0, of which no bound is known.
+    assert np.isnan(ties(lambda x: -jnp.exp(x))).all()
 
 
 def test_ties_stay_ties_beside_what_is_none():
@@ -79,4 +80,4 @@ def test_ties_stay_ties_beside_what_is_none():
 
 def test_ties_may_break_in_less_than_float32():
     """Compilers round bfloat16 where they like."""
-    assert np.nanmax(ties(lambda x: -(x.astype(jnp.bfloat16) / 3).astype(jnp.float32)), initial=1.0) > 0.1
+    assert np.isnan(ties(lambda x: -(x.astype(jnp.bfloat16) / 3).astype(jnp.float32))).all()
