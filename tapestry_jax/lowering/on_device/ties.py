@@ -86,7 +86,7 @@ class _Program:
         known = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*self.constants, *self.operands), strict=True))
         if all(is_literal(atom) or atom in known for atom in wanted):
             return [atom.val if is_literal(atom) else known[atom] for atom in wanted]
-        return run_program(jaxpr, self.constants, self.operands, list(self.axes), wanted)
+        return run_program(jaxpr, self.constants, self.operands, list(self.axes), wanted, derived=False)
 
 
 def _count(program: _Program, variable: Any) -> Any:
