@@ -99,9 +99,14 @@ def _calls(equation: Any) -> bool:
     """
     name = equation.primitive.name
     if name == RULED:
-        return equation.primitive is not _call() and not equation.effects
+        return equation.primitive is not _call() and all(map(_is_of_an_axis, equation.effects))
     inside = (name in WRAPPERS and not is_silent(equation)) or name in _AGAIN or name == "cond"
     return inside and any(_calls(each) for program in programs_inside(equation) for each in _equations(program))
+
+
+def _is_of_an_axis(effect: Any) -> bool:
+    """Whether an effect says that something is sent along an axis of a mesh, which nothing can drop or misplace."""
+    return type(effect).__name__ == "NamedAxisEffect"
 
 
 def _equations(program: Any) -> Sequence[Any]:

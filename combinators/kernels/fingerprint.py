@@ -13,6 +13,7 @@ import functools
 import hashlib
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextvars import ContextVar
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, cast
 
@@ -42,7 +43,23 @@ def fingerprint(fn: object) -> str:
     Raises:
       KernelError: when something inside has no structure to describe: a traced array, an open file.
     """
-    return _text(fn, ())
+    known = _DESCRIBED.set(set())
+    try:
+        return _text(fn, ())
+    finally:
+        _DESCRIBED.reset(known)
+
+
+_DESCRIBED: ContextVar[set[object]] = ContextVar("described")
+"""Whose attributes a description has told so far. Once is enough, and functions may hold each other by theirs."""
+
+
+def _is_told(thing: object) -> bool:
+    """Whether a description has come by something before; it is noted."""
+    known = _DESCRIBED.get(set())
+    told = thing in known
+    known.add(thing)
+    return told
 
 
 def loaded_globals(code: CodeType) -> list[str]:
@@ -167,6 +184,8 @@ def _text(value: object, outer: tuple[object, ...]) -> str:
         if other is value:  # a recursive function is in its own closure
             return f"outer({depth})"
     inner = (*outer, value)
+    if isinstance(value, enum.Enum):  # of a class that no import gives: others may be called so
+        return _call(f"enum({type(value).__qualname__}.{value.name})", inner, {"value": value.value})
     if isinstance(value, (tuple, list, set, frozenset, dict)):
         return _container(cast("Collection[object]", value), inner)
     if (public := public_name(value)) is not None:
@@ -199,7 +218,8 @@ def plain_text(value: object) -> str | None:
       KernelError: for a traced array, and one of Python objects.
     """
     if isinstance(value, enum.Enum):
-        return f"enum({type(value).__module__}:{type(value).__qualname__}.{value.name})"
+        head = f"{type(value).__module__}:{type(value).__qualname__}.{value.name}"
+        return f"enum({head})" if public_name(type(value)) is not None else None
     if value is None or value is Ellipsis or type(value) in (bool, int, str, bytes, range):
         return repr(value)
     if type(value) is float:
@@ -236,15 +256,17 @@ def _module(module: ModuleType, outer: tuple[object, ...]) -> str:
     head = f"module({module.__name__}"
     if not is_users(module) or any(module is other for other in outer):
         return f"{head})"
-    found = vars(module)
-    read = [name for name in sorted(_names_near(outer) & found.keys()) if public_name(found[name]) is None]
+    found, near = vars(module), frozenset(_names_near(outer))
+    if _is_told((id(module), near)):
+        return f"{head})"
+    own = f"{module.__name__}:"
+    read = [name for name in sorted(near & found.keys()) if public_name(found[name]) != own + name]
     return f"{head}{''.join(f',{name}={_told(found[name], (*outer, module))}' for name in read)})"
 
 
 def _names_near(outer: tuple[object, ...]) -> set[str]:
     """The names by which functions around a value, and those that these can call, read attributes of anything."""
-    called = [each.func if isinstance(each, functools.partial) else each for each in outer]
-    names, waiting, seen = set[str](), [each for each in called if isinstance(each, FunctionType)], set[CodeType]()
+    names, waiting, seen = set[str](), [each for value in outer for each in _called_of(value)], set[CodeType]()
     while waiting:
         function = waiting.pop()
         if function.__code__ in seen or is_library_function(function):
@@ -255,6 +277,19 @@ def _names_near(outer: tuple[object, ...]) -> set[str]:
         near += [cell.cell_contents for cell in function.__closure__ or () if not is_empty(cell)]
         waiting += [each for each in near if isinstance(each, FunctionType)]
     return names
+
+
+def _called_of(value: object) -> list[FunctionType]:
+    """The functions that a value runs where it is called."""
+    if isinstance(value, functools.partial):
+        partial = cast("functools.partial[object]", value)
+        return [*_called_of(partial.func), *(each for part in partial.args for each in _called_of(part))]
+    value = getattr(value, "__func__", getattr(value, "__wrapped__", value))
+    if isinstance(value, FunctionType):
+        return [value]
+    cls = cast("type", value) if isinstance(value, type) else type(value)
+    methods = () if _is_library(cls.__module__) or cls.__module__ == "builtins" else vars(cls).values()
+    return [each for each in methods if isinstance(each, FunctionType)]
 
 
 def is_empty(cell: CellType) -> bool:
@@ -277,17 +312,23 @@ def _told(value: object, inner: tuple[object, ...]) -> str:
 def _attributes(value: object, inner: tuple[object, ...]) -> str:
     """Describe what somebody wrote onto a function, as decorators and registries do."""
     own = vars(value)
-    texts = [f"{name}={_told(own[name], inner)}" for name in written_onto(own)]
-    return f"[{','.join(texts)}]" if texts else ""
+    names = written_onto(own)
+    if not names or _is_told(id(value)):
+        return ""
+    texts = [f"{name}={_told(own[name], inner)}" for name in names]
+    return f"[{','.join(texts)}]"
 
 
 def written_onto(own: Mapping[str, object]) -> list[str]:
     """Of the attributes of a function those that are somebody's, and not Python's, JAX's or this library's."""
-    return sorted(name for name in own if not name.startswith("__") and name not in _MARKS)
+    return sorted(own.keys() - _MARKS)
 
 
-_MARKS = frozenset(("_tapestry_settled", "_fun", "_jit_info"))
-"""What JAX and this library write onto functions."""
+_MARK_NAMES = """
+    __annotations__ __doc__ __module__ __name__ __qualname__ __signature__ __wrapped__ _fun _jit_info _tapestry_settled
+"""
+_MARKS = frozenset(_MARK_NAMES.split())
+"""What Python, JAX and this library write onto functions."""
 
 
 def _container(value: Collection[object], inner: tuple[object, ...]) -> str:
@@ -376,9 +417,13 @@ def _local_class(cls: type, inner: tuple[object, ...]) -> str:
         # What the dataclass decorator writes follows from the fields; a method's code is in a file.
         if isinstance(method, FunctionType) and method.__code__.co_filename != "<string>":
             texts.append(f"{name}={_text(method, inner)}")
-        elif not name.startswith("__") and (plain := plain_text(attribute)) is not None:
-            texts.append(f"{name}={plain}")
+        elif not name.startswith("__") and name not in _MADE:
+            texts.append(f"{name}={_told(attribute, inner)}")
     return f"class({cls.__qualname__},{','.join(texts)})"
+
+
+_MADE = frozenset({"_abc_impl", "_member_map_", "_member_names_", "_value2member_map_", "_unhashable_values_"})
+"""What Python writes into classes."""
 
 
 def _no_fingerprint(value: object, reason: str) -> KernelError:

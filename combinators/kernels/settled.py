@@ -255,7 +255,8 @@ def _changeable(value: Any, seen: dict[int, Any], *, read: bool = False) -> Iter
         yield value
         return
     if isinstance(value, FunctionType):
-        for each in (*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()):
+        own = [vars(value)[name] for name in written_onto(vars(value))]
+        for each in (*own, *(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()):
             yield from _changeable(each, seen, read=True)
         own = _is_settled(value) or is_library_function(value)
         for cell in value.__closure__ or ():

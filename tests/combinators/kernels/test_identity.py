@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 import functools
+import itertools
 import math
 import operator
 import os
@@ -99,6 +101,16 @@ def with_helper(scale: float) -> Callable[[Any], Any]:
 
     held = inner(scale)
     return lambda x: x * of(held)
+
+
+def with_enum(value: float) -> Callable[[Any], Any]:
+    held = enum.Enum("Scale", {"A": value}).A
+    return lambda x: x * held.value
+
+
+def with_class(**attributes: Any) -> Callable[[Any], Any]:
+    held = type("Scales", (), attributes)
+    return lambda x: (x, held)
 
 
 def with_default(x: Any, scale: Any = TABLE, *, shift: Any = 0.0) -> Any:
@@ -345,6 +357,13 @@ def make_class(factor: int) -> Any:
         (with_module(scale=2.0, inner=inner(1.0)), with_module(scale=3.0, inner=inner(1.0))),
         (with_module(scale=2.0, inner=inner(1.0)), with_module(scale=2.0, inner=inner(3.0))),
         (with_helper(2.0), with_helper(3.0)),
+        (with_enum(2.0), with_enum(3.0)),
+        (with_class(scales=(2.0,)), with_class(scales=(3.0,))),
+        (
+            with_class(scale=staticmethod(jax.jit(close_over(2)))),
+            with_class(scale=staticmethod(jax.jit(close_over(3)))),
+        ),
+        (with_module(scale=jnp.sin, inner=inner(1.0)), with_module(scale=jnp.cos, inner=inner(1.0))),
         (close_over(np.dtype("f4")), close_over(np.dtype("f4", metadata={"scale": 3}))),
         (jnp.add, np.add),
         (jnp.add, jnp.subtract),
@@ -362,12 +381,23 @@ def test_fingerprint_of_importable_kernels_is_their_name() -> None:
     )
 
 
-def test_fingerprint_of_a_module_says_nothing_of_what_an_import_gives() -> None:
-    held = types.ModuleType("config")
-    kernel = [lambda x: x * held.scale for _ in "ab"]  # type: ignore[attr-defined]
-    alone = fingerprint(kernel[0])
-    held.scale = jnp.sin  # type: ignore[attr-defined]
-    assert fingerprint(kernel[1]) == alone
+def test_fingerprint_of_a_module_says_nothing_of_what_an_import_of_it_gives() -> None:
+    held = sys.modules[__name__]
+    assert "double" not in fingerprint(lambda x: held.double(x))  # type: ignore[attr-defined]
+    assert "TABLE=" in fingerprint(lambda x: x + held.TABLE)  # type: ignore[attr-defined]
+
+
+def test_functions_that_hold_each_other_are_told_once() -> None:
+    held: list[Any] = [lambda x: x for _ in range(30)]
+    for number, other in itertools.product(range(30), held):
+        for function in held:
+            setattr(function, f"other{number}", other)
+    assert len(fingerprint(lambda x: held[0](x))) < 1_000_000
+    made = [types.ModuleType(f"made{number}") for number in range(12)]
+    for one, (number, other) in itertools.product(made, enumerate(made)):
+        setattr(one, f"m{number}", other)
+    first = made[0]
+    assert len(fingerprint(lambda x: (x, first.m1.m2.m3.m4.m5.m6.m7.m8.m9))) < 1_000_000  # type: ignore[attr-defined]
 
 
 def test_fingerprint_tells_custom_derivative_rules_apart() -> None:

@@ -7,6 +7,8 @@ import dataclasses
 import functools
 import importlib
 import sys
+import threading
+import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -335,3 +337,20 @@ def test_methods_of_a_class_that_is_local() -> None:
             return a * cls.by
 
     np.testing.assert_array_equal(tp.Map(Scaled.kernel)(X), 2 * X)
+
+
+def test_kernels_are_told_apart_by_what_has_no_structure() -> None:
+    def scaled(by: float) -> Any:
+        held = types.SimpleNamespace(by=by, lock=threading.Lock())
+
+        def kernel(x: Any) -> Any:
+            return x * kernel.held.by  # type: ignore[attr-defined]
+
+        kernel.held = held  # type: ignore[attr-defined]
+        return kernel
+
+    x = jnp.arange(4.0)
+    one, other = (tp.Map(scaled(by), "n -> n") for by in (2.0, 3.0))
+    np.testing.assert_array_equal(one(x), 2 * x)
+    np.testing.assert_array_equal(other(x), 3 * x)
+    assert tp.trace(one, x) != tp.trace(other, x)

@@ -274,3 +274,19 @@ def test_kernels_with_constants_beside_an_extremum_share_as_plain_ones(name):
         run = tp.plan(graph, tp.mesh(m=3), entries).compile().jitted
         share, expected = (simulated(jax.grad(lambda x, f=f: f(x) @ weights), x) for f in (run, arrow))
         np.testing.assert_allclose(share, expected, rtol=1e-6)
+
+
+WRITTEN = {"softplus": jax.nn.softplus, "logistic": lambda x: 2 * jax.nn.log_sigmoid(x), "relu6": jax.nn.relu6}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+@pytest.mark.parametrize("entry", ["d", tp.chunks(2), ("d", tp.chunks(2))])
+def test_kernels_with_a_derivative_that_is_written_before_an_extremum(name, entry):
+    before = WRITTEN[name]
+    # Of `softplus(x)` JAX takes the larger of a block and a constant, in a call that has its own derivative.
+    x = jnp.asarray(np.random.default_rng(0).integers(-2, 3, (6, 4)), jnp.float32)
+    fold = tp.Reduce(lambda x: before(x).max(0), "n c -> c", tp.monoids.Max)
+    run = tp.plan(tp.trace(fold, x), tp.mesh(d=2), {"n": entry}).compile()
+    np.testing.assert_allclose(run(x), before(x).max(0), rtol=1e-6)
+    slopes = jax.grad(lambda x: (run(x) * jnp.arange(4)).sum())(x)
+    np.testing.assert_allclose(slopes, jax.grad(lambda x: (before(x).max(0) * jnp.arange(4)).sum())(x), rtol=1e-5)

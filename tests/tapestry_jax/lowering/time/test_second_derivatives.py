@@ -209,5 +209,26 @@ def test_so_do_choices_that_stand_still(mesh2x4: Any, second: Any, flag: bool) -
     close(second(lambda x: run(x, jnp.asarray(flag)), X, MOVED), second(odd if flag else jnp.cos, X, MOVED))
 
 
+@SECOND
+@pytest.mark.parametrize("entry", ["data", tp.chunks(2), ("data", tp.chunks(2))])
+@pytest.mark.parametrize("turns", [1, 3])
+def test_so_do_extrema_over_devices_in_loops(mesh2x4: Any, second: Any, entry: Any, turns: int) -> None:
+    # Their derivative is written, and sends.
+    largest = tp.fold(tp.aggregators.Max(), "n k -> k")
+    grown = tp.Map(lambda top, x: x + 0.1 * jnp.sin(top) ** 2, "k, n k -> n k")
+    function = tp.iterate(lambda x: grown(largest(x), x), turns)
+    run = tp.plan(tp.trace(function, X), mesh2x4, {"n": entry}).compile()
+    close(second(run, X, MOVED), second(unrolled(turns), X, MOVED))
+
+
+def unrolled(turns: int) -> Callable[[Any], Any]:
+    def run(x: Any) -> Any:
+        for _ in range(turns):
+            x = x + 0.1 * jnp.sin(x.max(0)) ** 2
+        return x
+
+    return run
+
+
 def close(found: Any, expected: Any) -> None:
     np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-5 * float(jnp.abs(expected).max()))
