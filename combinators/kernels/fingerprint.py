@@ -287,7 +287,7 @@ def _called_of(value: object) -> list[FunctionType]:
     value = getattr(value, "__func__", getattr(value, "__wrapped__", value))
     if isinstance(value, FunctionType):
         return [value]
-    cls = cast("type", value) if isinstance(value, type) else type(value)
+    cls = value if isinstance(value, type) else type(value)
     methods = () if _is_library(cls.__module__) or cls.__module__ == "builtins" else vars(cls).values()
     return [each for each in methods if isinstance(each, FunctionType)]
 
