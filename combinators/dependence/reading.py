@@ -7,7 +7,7 @@ the set of forms by which a cell reads. A window is several that differ by their
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
 from math import prod
 from typing import Any
@@ -28,8 +28,11 @@ Reading = frozenset[Form]
 MOST_FORMS = 4096
 """Of one reading; more are not listed."""
 
-_ASKED = 64
+ASKED = 64
 """Positions at which it is looked whether one index is up to another."""
+
+NOWHERE = -1
+"""Stands for the cell that is read where none is."""
 
 _Parts = dict[tuple[str, int, int], int]
 """Coefficients of digits of dimensions: name, divisor and number of values."""
@@ -108,43 +111,61 @@ def read_through(
 
 
 def lies_so(
-    reading: Reading, axis: Axis, beside: Iterable[str], at: Mapping[str, Digit], sizes: Mapping[str, int]
-) -> bool:
+    read: Callable[[Mapping[str, Any]], Any],
+    axis: Axis,
+    beside: Iterable[str],
+    at: Mapping[str, Digit],
+    sizes: Mapping[str, int],
+    seed: int = 0,
+) -> bool | None:
     """Whether cells may lie along an axis as its dimensions say: which index of each is read is up to none beside it.
 
-    It is looked at some positions, which always are the same ones. Where `(h d)` is said of what lies as `(d h)`, the
-    index that would be of `h` is up to both.
+    It is looked at some positions. Where `(h d)` is said of what lies as `(d h)`, the index that would be of `h` is up
+    to both.
 
     Args:
-      reading: of a result; one form that says the same is enough.
+      read: from indices of `ASKED` cells of a result, by dimension, to the cells of the axis that they read: `NOWHERE`
+        for those that read none. None where nobody can tell.
       axis: a bare or composite one of an operand.
-      beside: the dimensions of the operand.
+      beside: the dimensions that an index may not be up to, but for its own.
       at: where dimensions stand in the result.
       sizes: of the dimensions of the axis.
+      seed: of the positions.
     """
-    source = np.random.default_rng(0)
-    indices, others = ({name: source.integers(0, size, _ASKED) for name, (_, _, size) in at.items()} for _ in "ab")
-    steps = weights(axis, sizes)
-    apart = [(term.name, other) for term in axis.terms for other in beside if other != term.name and other in at]
+    source = np.random.default_rng(seed)
+    indices, others = ({name: source.integers(0, size, ASKED) for name, (_, _, size) in at.items()} for _ in "ab")
+    if (found := read(indices)) is None:
+        return None
+    steps, beside = list(zip(axis.terms, weights(axis, sizes), strict=True)), [each for each in beside if each in at]
+    for other in beside:
+        moved = read({**indices, other: others[other]})
+        if moved is None:
+            return None
+        both = (found != NOWHERE) & (moved != NOWHERE)
+        apart = [(term.name, step) for term, step in steps if term.name != other]
+        if any((found // step % sizes[name] != moved // step % sizes[name])[both].any() for name, step in apart):
+            return False
+    return True
 
-    def says_so(form: Form) -> bool:
-        def read(name: str, given: Mapping[str, Any]) -> Any:
-            weight = next(each for term, each in zip(axis.terms, steps, strict=True) if term.name == name)
-            return _position(form, given, at) // weight % sizes[name]
 
-        return all((read(n, indices) == read(n, {**indices, other: others[other]})).all() for n, other in apart)
+def position(form: Form, at: Mapping[str, Digit], indices: Mapping[str, Any]) -> Any:
+    """Which cells are read by those that have some indices.
 
-    return any(map(says_so, reading))
-
-
-def _position(form: Form, indices: Mapping[str, Any], at: Mapping[str, Digit]) -> Any:
-    """Which cells are read by those that have some indices."""
+    Args:
+      form: by which they read.
+      at: where the dimensions stand.
+      indices: of `ASKED` cells, by dimension.
+    """
     digits, offset = form
-    total: Any = np.full(_ASKED, offset)
+    total: Any = np.full(ASKED, offset)
     for (axis, divisor, count), coefficient in digits:
-        along = sum((indices[name] * weight for name, (own, weight, _) in at.items() if own == axis), np.zeros(1, int))
-        total = total + coefficient * (along // divisor % count)
+        total = total + coefficient * (along(axis, at, indices) // divisor % count)
     return total
+
+
+def along(axis: int, at: Mapping[str, Digit], indices: Mapping[str, Any]) -> Any:
+    """Where cells of some indices lie along an axis of the tensor that has the dimensions `at` these places."""
+    return sum((indices[name] * weight for name, (own, weight, _) in at.items() if own == axis), np.zeros(1, int))
 
 
 def spelt_reading(reading: Reading, at: Mapping[str, Digit], most: int = 3) -> str:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
-from typing import Any
 
 from combinators.dependence.followed import readings, source_of
-from combinators.dependence.reading import Digit, Reading, lies_so, places, read_by, spelt_reading
-from combinators.dependence.sampled import lie_so
+from combinators.dependence.reading import Digit, Reading, lies_so, places, position, read_by, spelt_reading
+from combinators.dependence.sampled import WAYS, Cells
 from combinators.graphs.nodes import Ref
 from combinators.index_space.axis import Axis
 from combinators.index_space.signature import Signature
 from combinators.recording.current import trace_of
+from combinators.recording.pending import Pending
 from combinators.recording.value import Value
 
 _MOST_GUESSED = 64
@@ -60,59 +61,103 @@ def false_reads(
         for at, axis in enumerate(operand.axes):
             if not (axis.is_window or _is_composed(axis, program.signature)) or not values[number].shape[at]:
                 continue
-            # What another operand is made of may be recorded as read through that, or beside it.
-            followed = [readings(trace.nodes, source, at, results, without) for without in (others, ())]
             beside = [program.signature.operands[i].axes[at] for i, other in enumerate(sources) if other == source]
-
-            def sampled(axis: Any, result: int, *said: Any, source: Ref = source, others: Any = others) -> bool | None:
-                asked = [lie_so(trace.nodes, source, axis, results[result], without, *said) for without in (others, ())]
-                return None if None in asked else any(asked)
-
-            for result, found in enumerate(zip(*followed, strict=True)):
-                if (
-                    problem := _false_read(program, (number, at), beside, result, found, wrong_size, sampled)
-                ) is not None:
+            asked = _Asked(program, trace.nodes, source, (number, at), others, beside)
+            for result, found in enumerate(
+                zip(*(asked.readings(results, each) for each in asked.without), strict=True)
+            ):
+                if (problem := asked.false_read(result, results[result], found, wrong_size)) is not None:
                     yield (number, at), *problem
 
 
-def _false_read(
-    program: Program,
-    place: tuple[int, int],
-    beside: Sequence[Axis],
-    number: int,
-    found: Sequence[Reading | str],
-    wrong_size: Callable[[Axis, int, Mapping[str, int]], str | None],
-    sampled: Callable[..., bool | None],
-) -> tuple[str, str] | None:
-    """What is wrong with what an axis says of one result, and how the way out begins."""
-    result, expected = program.results[number], program.signature.results[number].axes
-    operand, cells = program.signature.operands[place[0]], program.values[place[0]].shape[place[1]]
-    axis = operand.axes[place[1]]
-    bare = {own.names[0]: size for own, size in zip(expected, result.shape, strict=True) if own.is_bare}
-    sizes = {**program.known, **bare}
-    at = places(expected, sizes)
-    if not result.size or frozenset() in found:
-        return None
-    if not axis.is_window:
-        # What a result alone has (of a tile) may be beside it there as well.
-        dims = dict.fromkeys([*(name for own in operand.axes for name in own.names), *at])
-        told = [each for each in found if not isinstance(each, str)]
-        known = all(name in sizes for name in axis.names)
-        if not known or any(lies_so(each, axis, dims, at, sizes) for each in told):
+@dataclass(frozen=True)
+class _Asked:
+    """An axis of an operand, of which it is asked what is read.
+
+    Attributes:
+      program: and its signature.
+      nodes: of its recording.
+      source: the operand, as it was before any renaming.
+      place: of the axis: which operand, and which of its axes.
+      others: the other operands.
+      beside: what is said of the axis by all operands that are the same tensor.
+    """
+
+    program: Program
+    nodes: Sequence[Pending]
+    source: Ref
+    place: tuple[int, int]
+    others: Collection[Ref]
+    beside: Sequence[Axis]
+
+    @property
+    def without(self) -> tuple[Collection[Ref], Collection[Ref]]:
+        """Through what nothing is followed: what others are made of may be recorded as read through these, or not."""
+        return self.others, ()
+
+    def readings(self, results: Sequence[Ref], without: Collection[Ref]) -> list[Reading | str]:
+        return readings(self.nodes, self.source, self.place[1], results, without)
+
+    def false_read(
+        self,
+        number: int,
+        ref: Ref,
+        found: Sequence[Reading | str],
+        wrong_size: Callable[[Axis, int, Mapping[str, int]], str | None],
+    ) -> tuple[str, str] | None:
+        """What is wrong with what the axis says of one result, and how the way out begins."""
+        program, (operand, axis) = self.program, self.place
+        result, expected = program.results[number], program.signature.results[number].axes
+        bare = {own.names[0]: size for own, size in zip(expected, result.shape, strict=True) if own.is_bare}
+        sizes = {**program.known, **bare}
+        if not result.size or frozenset() in found:
             return None
-        if len(told) < len(found) and sampled((place[1], axis), number, dims, at, sizes) is not False:
+        said, at = program.signature.operands[operand].axes[axis], places(expected, sizes)
+        if said.is_window:
+            cells = program.values[operand].shape[axis]
+            return _false_window(said, self.beside, at, sizes, found, (number, cells), wrong_size)
+        if not all(name in sizes for name in said.names) or self._may_lie_so(said, ref, found, at, sizes):
             return None
-        read = spelt_reading(told[0], at) if told else "other cells"
-        what = f"result {number} reads {read} of this axis, which is not {_said(axis, expected)}"
+        told = next((each for each in found if not isinstance(each, str)), None)
+        read = "other cells" if told is None else spelt_reading(told, at)
+        what = f"result {number} reads {read} of this axis, which is not {_said(said, expected)}"
         return what, "Write the dimensions of a composition in the order in which they lie, or"
+
+    def _may_lie_so(
+        self, axis: Axis, result: Ref, found: Sequence[Reading | str], at: Mapping[str, Digit], sizes: Mapping[str, int]
+    ) -> bool:
+        """Whether cells may lie as a composition says: by one of the forms, or by single cells where some are untold."""
+        # What a result alone has (of a tile) may be beside an index as well.
+        own = [name for each in self.program.signature.operands[self.place[0]].axes for name in each.names]
+        dims = [*dict.fromkeys([*own, *at])]
+        forms = [form for each in found if not isinstance(each, str) for form in each]
+        if any(lies_so(partial(position, form, at), axis, dims, at, sizes) for form in forms):
+            return True
+        if not any(isinstance(each, str) for each in found):
+            return False
+        ways = (Cells(self.nodes, self.source, without, at, way) for without in self.without for way in range(WAYS))
+        reads = (partial(cells.read, result, self.place[1]) for cells in ways)
+        return any(lies_so(read, axis, dims, at, sizes, seed) is not False for seed, read in enumerate(reads))
+
+
+def _false_window(
+    axis: Axis,
+    beside: Sequence[Axis],
+    at: Mapping[str, Digit],
+    sizes: Mapping[str, int],
+    found: Sequence[Reading | str],
+    of: tuple[int, int],
+    wrong_size: Callable[[Axis, int, Mapping[str, int]], str | None],
+) -> tuple[str, str] | None:
+    """The same of a window; `of` is the number of the result, and how many cells the axis has."""
     fitting = [fits for each in found for fits in sizes_that_say(axis, beside, at, sizes, each)]
-    wrong = [problem for fits in fitting if (problem := wrong_size(axis, cells, fits)) is not None]
+    wrong = [problem for fits in fitting if (problem := wrong_size(axis, of[1], fits)) is not None]
     if fitting:
         return (wrong[0], "Mend what the function returns, or write") if len(wrong) == len(fitting) else None
     if isinstance(found[0], str):
         return f"which cells of `{axis}` are read cannot be told: {found[0]}", "Write"
     read = spelt_reading(found[0], at)
-    return f"result {number} reads {read} of this axis, and not `{axis}`", "Write what is read, or"
+    return f"result {of[0]} reads {read} of this axis, and not `{axis}`", "Write what is read, or"
 
 
 def _is_composed(axis: Axis, signature: Signature) -> bool:

@@ -12,70 +12,24 @@ from typing import Any
 
 import numpy as np
 
-from combinators.dependence.reading import Digit, weights
+from combinators.dependence.reading import ASKED, NOWHERE, Digit, along, weights
 from combinators.graphs.nodes import Ref
-from combinators.index_space.axis import Axis
 from combinators.recording.pending import Pending
 
-_ASKED = 64
-_WAYS = 4
-"""How often it is asked, by other cells of what is folded."""
-_NOWHERE = -1
+WAYS = 4
+"""How often it is asked, by other cells of what is folded and through other operands."""
 
 
-def lie_so(
-    nodes: Sequence[Pending],
-    source: Ref,
-    axis: tuple[int, Axis],
-    result: Ref,
-    others: Collection[Ref],
-    beside: Sequence[str],
-    at: Mapping[str, Digit],
-    sizes: Mapping[str, int],
-) -> bool | None:
-    """Whether the cells that are read of an axis may lie as its dimensions say, looked at some cells of the result.
+class Cells:
+    """Follows cells of a result back, through the same operands and the same cells of what is folded each time.
 
     Args:
       nodes: of a recording.
-      source: the value that has the axis.
-      axis: its number, and what is said of it.
-      result: what reads it.
+      source: the value of which an axis is read.
       others: values through which nothing is followed.
-      beside: dimensions that no index of the axis may be up to, but for its own.
       at: where dimensions stand in the result.
-      sizes: of the dimensions of the axis.
-
-    Returns:
-      None where nobody can tell.
+      way: one of `WAYS`.
     """
-    number, said = axis
-    for way in range(_WAYS):
-        draws = np.random.default_rng(way)
-        indices, moved = ({name: draws.integers(0, size, _ASKED) for name, (_, _, size) in at.items()} for _ in "ab")
-        cells = _Cells(nodes, source, others, at, way)
-        wanted = cells.read(result, indices, number)
-        if wanted is None:
-            return None
-        if all(
-            _are_alike(term.name, weight, sizes, wanted, cells.read(result, {**indices, other: moved[other]}, number))
-            for term, weight in zip(said.terms, weights(said, sizes), strict=True)
-            for other in beside
-            if other != term.name and other in at
-        ):
-            return True
-    return False
-
-
-def _are_alike(name: str, weight: int, sizes: Mapping[str, int], one: Any, other: Any) -> bool:
-    """Whether the index of a dimension is one in both, where both read a cell."""
-    if other is None:
-        return True
-    somewhere = (one != _NOWHERE) & (other != _NOWHERE)
-    return bool((one // weight % sizes[name] == other // weight % sizes[name])[somewhere].all())
-
-
-class _Cells:
-    """Follows cells of a result back, through the same operands and the same cells of what is folded each time."""
 
     def __init__(
         self, nodes: Sequence[Pending], source: Ref, others: Collection[Ref], at: Mapping[str, Digit], way: int
@@ -84,23 +38,22 @@ class _Cells:
         self._made = {source}
         for index, node in enumerate(nodes):
             if index > source.node and self._made.intersection(node.operands):
-                self._made.update(
-                    ref for output in range(len(node.results)) if (ref := Ref(index, output)) not in others
-                )
+                made = (Ref(index, output) for output in range(len(node.results)))
+                self._made.update(ref for ref in made if ref not in others)
 
-    def read(self, result: Ref, indices: Mapping[str, Any], axis: int) -> Any:
-        """Where along the axis the cells of these indices read; None where a way there cannot be followed."""
+    def read(self, result: Ref, axis: int, indices: Mapping[str, Any]) -> Any:
+        """Where along an axis of the source the cells of these indices of a result, that is made of it, read.
+
+        Returns:
+          `NOWHERE` for what a boundary answers by a number; None where a way cannot be followed.
+        """
         source, ref, draws = self._source, result, np.random.default_rng(self._way)
-        shape = self._shape(result)
+        stand = {own for own, _, _ in self._at.values()}
         where = [
-            sum(
-                (indices[name] * weight for name, (own, weight, _) in self._at.items() if own == number),
-                np.zeros(1, int),
-            )
-            + (0 if any(own == number for own, _, _ in self._at.values()) else draws.integers(0, max(size, 1)))
-            for number, size in enumerate(shape)
+            along(number, self._at, indices) + (0 if number in stand else draws.integers(0, max(size, 1)))
+            for number, size in enumerate(self._shape(result))
         ]
-        lost = np.zeros(_ASKED, bool)
+        lost = np.zeros(ASKED, bool)
         while ref != source:
             node = self._nodes[ref.node]
             if node.renamed is not None:
@@ -113,7 +66,7 @@ class _Cells:
                 return None
             ref, where, outside = found
             lost = lost | outside
-        return np.where(lost, _NOWHERE, where[axis])
+        return np.where(lost, NOWHERE, where[axis])
 
     def _shape(self, ref: Ref) -> tuple[int, ...]:
         return self._nodes[ref.node].results[ref.output].shape
@@ -132,13 +85,13 @@ class _Cells:
             if own.kind == "composite" or own.name is not None:
                 for term, weight in zip(own.terms, weights(own, shaped.sizes), strict=True):
                     index[term.name] = place // weight % max(shaped.sizes[term.name], 1)
-        read, outside = list[Any](), np.zeros(_ASKED, bool)
+        read, outside = list[Any](), np.zeros(ASKED, bool)
         for own, size in zip(operand.axes, self._shape(ref), strict=True):
             if own.whole_name is not None:
-                read.append(np.full(_ASKED, draws.integers(0, max(size, 1))))
+                read.append(np.full(ASKED, draws.integers(0, max(size, 1))))
                 continue
             terms = zip(own.terms, weights(own, shaped.sizes), strict=True)
-            place = sum((index[term.name] * weight for term, weight in terms), np.full(_ASKED, own.offset))
+            place = sum((index[term.name] * weight for term, weight in terms), np.full(ASKED, own.offset))
             beyond = (place < 0) | (place >= size)
             if beyond.any() and (answer := _answered(place, size, shaped.operation.boundary)) is not None:
                 place, beyond = answer
