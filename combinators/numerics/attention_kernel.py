@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from combinators.frozen import dataclass
-from combinators.kernels.skipping import Skipping
+from combinators.kernels.coordinates import Skipping
 from combinators.merging.monoid import Monoid
 from combinators.monoids import AttentionState, attention_output
 

@@ -9,7 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from combinators.frozen import dataclass
-from combinators.kernels.consecutive import Searching
+from combinators.kernels.coordinates import Searching
 from combinators.numerics.locating import locate, place_after
 from tapestry_jax.lifting.kernels.resized import Resized
 

@@ -12,7 +12,7 @@ from jax import lax
 
 from combinators import monoids
 from combinators.frozen import dataclass
-from combinators.kernels.consecutive import Searching
+from combinators.kernels.coordinates import Searching
 from combinators.numerics.locating import locate, place_after
 from tapestry_jax.lifting.kernels.lookup import Locate
 

@@ -10,8 +10,7 @@ from typing import Any
 import jax
 
 from combinators.errors import TapestryError
-from combinators.kernels.consecutive import consecutive
-from combinators.kernels.skipping import unskipped
+from combinators.kernels.coordinates import consecutive, unskipped
 from combinators.operations.boxes import check_box, check_numbers, not_of_any_size
 from combinators.operations.dense import Dense
 from combinators.operations.ready import ready

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from combinators.frozen import dataclass
-from combinators.kernels.consecutive import Searching
+from combinators.kernels.coordinates import Searching
 from combinators.leaves.map import Map
 from combinators.leaves.reduce import Reduce
 from combinators.monoids import Sum

@@ -22,7 +22,7 @@ import jax
 from combinators.errors import TapestryError
 from combinators.frozen import dataclass
 from combinators.index_space.signature import Signature
-from combinators.kernels.consecutive import consecutive
+from combinators.kernels.coordinates import consecutive
 from combinators.operations.dense import Dense
 from combinators.operations.execute import run_blocks, states
 from combinators.operations.operation import Operation

@@ -1,4 +1,4 @@
-"""Kernels that read coordinates, and need not search them where they follow one another."""
+"""Kernels that read coordinates, and what they may leave out: to search them, or to look whether anything counts."""
 
 from __future__ import annotations
 
@@ -22,3 +22,20 @@ class Searching(ABC):
 def consecutive(kernel: Callable[..., Any]) -> Callable[..., Any]:
     """The kernel that runs where the coordinates of a block follow one another."""
     return kernel.consecutive if isinstance(kernel, Searching) else kernel
+
+
+class Skipping(ABC):
+    """A kernel that looks at the coordinates of its block, and skips the block where nothing in it counts.
+
+    Looking has a price: what stands in a branch is compiled apart from what is around it.
+    """
+
+    @property
+    @abstractmethod
+    def unskipped(self) -> Callable[..., Any]:
+        """The same kernel, which computes every block; what does not count gives what skipping gives."""
+
+
+def unskipped(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """The kernel that runs where skipping saves nobody's time."""
+    return kernel.unskipped if isinstance(kernel, Skipping) else kernel
