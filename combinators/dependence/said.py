@@ -126,7 +126,7 @@ class _Asked:
     def _may_lie_so(
         self, axis: Axis, result: Ref, found: Sequence[Reading | str], at: Mapping[str, Digit], sizes: Mapping[str, int]
     ) -> bool:
-        """Whether cells may lie as a composition says: by one of the forms, or by single cells where some are untold."""
+        """Whether cells may lie as a composition says: by one of the forms, or by single cells where some are not."""
         # What a result alone has (of a tile) may be beside an index as well.
         own = [name for each in self.program.signature.operands[self.place[0]].axes for name in each.names]
         dims = [*dict.fromkeys([*own, *at])]

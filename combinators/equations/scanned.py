@@ -106,6 +106,7 @@ def _calls(equation: Any) -> bool:
 
 def _is_of_an_axis(effect: Any) -> bool:
     """Whether an effect says that something is sent along an axis of a mesh, which nothing can drop or misplace."""
+    # JAX has no public name for its class.
     return type(effect).__name__ == "NamedAxisEffect"
 
 

@@ -7,14 +7,12 @@ what Python makes anew in each process: no `hash`, no `id`, no address, no line 
 from __future__ import annotations
 
 import dataclasses
-import dis
 import enum
 import functools
 import hashlib
-import sys
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from contextvars import ContextVar
-from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, cast
 
 import jax
@@ -23,6 +21,15 @@ import numpy as np
 from jax import custom_batching
 
 from combinators.errors import KernelError, message
+from combinators.kernels.code import (
+    is_array_library,
+    is_empty,
+    is_library_function,
+    is_users,
+    loaded_globals,
+    names_near,
+    written_onto,
+)
 from combinators.kernels.names import public_name
 
 
@@ -43,64 +50,24 @@ def fingerprint(fn: object) -> str:
     Raises:
       KernelError: when something inside has no structure to describe: a traced array, an open file.
     """
-    known = _DESCRIBED.set(set())
+    before = _DESCRIBED.set({})
     try:
         return _text(fn, ())
     finally:
-        _DESCRIBED.reset(known)
+        _DESCRIBED.reset(before)
 
 
-_DESCRIBED: ContextVar[set[object]] = ContextVar("described")
+_DESCRIBED: ContextVar[dict[object, object]] = ContextVar("described")
 """Whose attributes a description has told so far. Once is enough, and functions may hold each other by theirs."""
 
 
-def _is_told(thing: object) -> bool:
-    """Whether a description has come by something before; it is noted."""
-    known = _DESCRIBED.get(set())
-    told = thing in known
-    known.add(thing)
+def _is_told(value: object, *how: object) -> bool:
+    """Whether a description has come by a value before, seen in this way; it is noted."""
+    described = _DESCRIBED.get({})
+    told = (id(value), *how) in described
+    # Held, so that nothing that is made later has its identity.
+    described[id(value), *how] = value
     return told
-
-
-def loaded_globals(code: CodeType) -> list[str]:
-    """List the global names that a code object and the code objects nested in it read, in a fixed order.
-
-    Args:
-      code: the code of a function.
-
-    Returns:
-      The names, sorted; names of attributes and of local variables are not among them, nor those that nobody can write:
-      pytest puts itself under such ones into functions with an `assert`.
-    """
-    return list(_globals_of(code))
-
-
-@functools.lru_cache(maxsize=4096)
-def _globals_of(code: CodeType) -> tuple[str, ...]:
-    names = {str(item.argval) for item in dis.get_instructions(code) if item.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
-    for nested in code.co_consts:
-        if isinstance(nested, CodeType):
-            names.update(_globals_of(nested))
-    return tuple(sorted(filter(str.isidentifier, names)))
-
-
-@functools.lru_cache(maxsize=16_384)
-def attribute_names(code: CodeType) -> frozenset[str]:
-    """The names of attributes in a function's code, and the texts by which it may look some up.
-
-    Args:
-      code: the code of a function; what is nested in it counts, too.
-    """
-    names = {str(item.argval) for item in dis.get_instructions(code) if item.opname in _ATTRIBUTES}
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            names |= attribute_names(constant)
-        elif isinstance(constant, str) and constant.isidentifier():
-            names.add(constant)
-    return frozenset(names)
-
-
-_ATTRIBUTES = frozenset({"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM", "LOAD_NAME"})
 
 
 def is_traced(array: jax.Array | np.ndarray[Any, Any]) -> bool:
@@ -133,18 +100,6 @@ def _is_nowhere(array: jax.Array) -> bool:
     return False
 
 
-def is_library_function(fn: FunctionType) -> bool:
-    """Tell whether a function is written in JAX or NumPy, whose modules are not looked into.
-
-    Args:
-      fn: a Python function, such as the wrapper that `jax.grad` returns.
-
-    Returns:
-      True where the globals that the function reads are those of a module of jax or numpy.
-    """
-    return _is_library(str(fn.__globals__.get("__name__")))
-
-
 def rules(value: object) -> dict[str, Callable[..., Any]]:
     """The function and the rules that an object of `jax.custom_jvp`, `jax.custom_vjp` or `custom_vmap` calls.
 
@@ -160,31 +115,20 @@ def rules(value: object) -> dict[str, Callable[..., Any]]:
     return {name: own[name] for name in ("fun", "jvp", "fwd", "bwd", "vmap_rule") if callable(own.get(name))}
 
 
-def is_users(module: ModuleType) -> bool:
-    """Whether a module is neither Python's, nor one of JAX, NumPy, SciPy or this library."""
-    return module.__name__.partition(".")[0] not in _OTHERS | sys.stdlib_module_names
-
-
-_OTHERS = frozenset({"jax", "jaxlib", "numpy", "scipy", "ml_dtypes", "combinators", "tapestry_jax"})
-
-
-def _is_library(module: str) -> bool:
-    """Tell whether a module is one of JAX or NumPy."""
-    return module.partition(".")[0] in ("jax", "jaxlib", "numpy")
-
-
 def _text(value: object, outer: tuple[object, ...]) -> str:
     """Describe any value; `outer` are the values that it is a part of, the outermost first."""
     if isinstance(value, ModuleType):
         return _module(value, outer)
-    plain = plain_text(value)
+    # Of a class that no import gives: others may be called so.
+    own_enum = isinstance(value, enum.Enum) and public_name(type(value)) is None
+    plain = None if own_enum else plain_text(value)
     if plain is not None:
         return plain
     for depth, other in enumerate(outer):
         if other is value:  # a recursive function is in its own closure
             return f"outer({depth})"
     inner = (*outer, value)
-    if isinstance(value, enum.Enum):  # of a class that no import gives: others may be called so
+    if isinstance(value, enum.Enum):
         return _call(f"enum({type(value).__qualname__}.{value.name})", inner, {"value": value.value})
     if isinstance(value, (tuple, list, set, frozenset, dict)):
         return _container(cast("Collection[object]", value), inner)
@@ -206,7 +150,7 @@ def _text(value: object, outer: tuple[object, ...]) -> str:
 
 
 def plain_text(value: object) -> str | None:
-    """Describe a value without parts. The type is told: 1, 1.0 and True differ.
+    """Describe a value without parts. The type is told: 1, 1.0 and True differ. Modules and enums by their names.
 
     Args:
       value: anything.
@@ -217,9 +161,10 @@ def plain_text(value: object) -> str | None:
     Raises:
       KernelError: for a traced array, and one of Python objects.
     """
+    if isinstance(value, ModuleType):
+        return f"module({value.__name__})"
     if isinstance(value, enum.Enum):
-        head = f"{type(value).__module__}:{type(value).__qualname__}.{value.name}"
-        return f"enum({head})" if public_name(type(value)) is not None else None
+        return f"enum({type(value).__module__}:{type(value).__qualname__}.{value.name})"
     if value is None or value is Ellipsis or type(value) in (bool, int, str, bytes, range):
         return repr(value)
     if type(value) is float:
@@ -227,7 +172,7 @@ def plain_text(value: object) -> str | None:
     if type(value) is complex:
         return f"complex({value.real.hex()},{value.imag.hex()})"
     if isinstance(value, np.dtype):
-        return f"dtype({value})" if value.metadata is None else None
+        return f"dtype({value}{'' if value.metadata is None else _text(dict(value.metadata), ())})"
     if isinstance(value, (jax.Array, np.ndarray, np.generic)):
         return _array(value)
     return None
@@ -253,52 +198,15 @@ def _module(module: ModuleType, outer: tuple[object, ...]) -> str:
     Two modules may have one name: those that a loader made of two files. What an import gives is told by the name, and
     so is all that JAX, NumPy and Python hold.
     """
-    head = f"module({module.__name__}"
+    plain = f"module({module.__name__})"
     if not is_users(module) or any(module is other for other in outer):
-        return f"{head})"
-    found, near = vars(module), frozenset(_names_near(outer))
-    if _is_told((id(module), near)):
-        return f"{head})"
+        return plain
+    found, near = vars(module), names_near(outer)
+    if _is_told(module, near):
+        return plain
     own = f"{module.__name__}:"
     read = [name for name in sorted(near & found.keys()) if public_name(found[name]) != own + name]
-    return f"{head}{''.join(f',{name}={_told(found[name], (*outer, module))}' for name in read)})"
-
-
-def _names_near(outer: tuple[object, ...]) -> set[str]:
-    """The names by which functions around a value, and those that these can call, read attributes of anything."""
-    names, waiting, seen = set[str](), [each for value in outer for each in _called_of(value)], set[CodeType]()
-    while waiting:
-        function = waiting.pop()
-        if function.__code__ in seen or is_library_function(function):
-            continue
-        seen.add(function.__code__)
-        names |= attribute_names(function.__code__)
-        near = [function.__globals__.get(name) for name in loaded_globals(function.__code__)]
-        near += [cell.cell_contents for cell in function.__closure__ or () if not is_empty(cell)]
-        waiting += [each for each in near if isinstance(each, FunctionType)]
-    return names
-
-
-def _called_of(value: object) -> list[FunctionType]:
-    """The functions that a value runs where it is called."""
-    if isinstance(value, functools.partial):
-        partial = cast("functools.partial[object]", value)
-        return [*_called_of(partial.func), *(each for part in partial.args for each in _called_of(part))]
-    value = getattr(value, "__func__", getattr(value, "__wrapped__", value))
-    if isinstance(value, FunctionType):
-        return [value]
-    cls = value if isinstance(value, type) else type(value)
-    methods = () if _is_library(cls.__module__) or cls.__module__ == "builtins" else vars(cls).values()
-    return [each for each in methods if isinstance(each, FunctionType)]
-
-
-def is_empty(cell: CellType) -> bool:
-    """Whether a variable of an enclosing function is not bound yet."""
-    try:
-        cell.cell_contents  # noqa: B018 - an empty one raises
-    except ValueError:
-        return True
-    return False
+    return f"{plain}[{','.join(f'{name}={_told(found[name], (*outer, module))}' for name in read)}]" if read else plain
 
 
 def _told(value: object, inner: tuple[object, ...]) -> str:
@@ -313,22 +221,10 @@ def _attributes(value: object, inner: tuple[object, ...]) -> str:
     """Describe what somebody wrote onto a function, as decorators and registries do."""
     own = vars(value)
     names = written_onto(own)
-    if not names or _is_told(id(value)):
+    if not names or _is_told(value):
         return ""
     texts = [f"{name}={_told(own[name], inner)}" for name in names]
     return f"[{','.join(texts)}]"
-
-
-def written_onto(own: Mapping[str, object]) -> list[str]:
-    """Of the attributes of a function those that are somebody's, and not Python's, JAX's or this library's."""
-    return sorted(own.keys() - _MARKS)
-
-
-_MARK_NAMES = """
-    __annotations__ __doc__ __module__ __name__ __qualname__ __signature__ __wrapped__ _fun _jit_info _tapestry_settled
-"""
-_MARKS = frozenset(_MARK_NAMES.split())
-"""What Python, JAX and this library write onto functions."""
 
 
 def _container(value: Collection[object], inner: tuple[object, ...]) -> str:
@@ -409,11 +305,12 @@ def _call(head: str, inner: tuple[object, ...], parts: dict[str, object]) -> str
 
 def _local_class(cls: type, inner: tuple[object, ...]) -> str:
     """Describe a class that no import gives by its bases, its methods and its plain attributes."""
-    if _is_library(cls.__module__):
+    if is_array_library(cls.__module__):
         return f"class({cls.__module__}:{cls.__qualname__})"
     texts = [_text(base, inner) for base in cls.__bases__]
     for name, attribute in sorted(vars(cls).items()):
-        method = getattr(attribute, "__func__", getattr(attribute, "fget", attribute))
+        own = attribute.func if isinstance(attribute, functools.cached_property) else attribute
+        method = getattr(own, "__func__", getattr(own, "fget", own))
         # What the dataclass decorator writes follows from the fields; a method's code is in a file.
         if isinstance(method, FunctionType) and method.__code__.co_filename != "<string>":
             texts.append(f"{name}={_text(method, inner)}")

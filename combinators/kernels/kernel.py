@@ -18,8 +18,9 @@ import jax
 import numpy as np
 
 from combinators.errors import KernelError, message
+from combinators.kernels.code import is_library_function, loaded_globals
 from combinators.kernels.fingerprint import fingerprint as fingerprint
-from combinators.kernels.fingerprint import is_library_function, is_traced, loaded_globals
+from combinators.kernels.fingerprint import is_traced
 from combinators.kernels.names import public_name
 
 

@@ -18,7 +18,8 @@ import jax
 import numpy as np
 
 from combinators.frozen import dataclass
-from combinators.kernels.fingerprint import attribute_names, is_traced, loaded_globals
+from combinators.kernels.code import attribute_names, loaded_globals
+from combinators.kernels.fingerprint import is_traced
 from combinators.kernels.names import public_name
 
 # Bounds a walk through data that happens to hang on an object, or through a large library; kernels hold few things.
@@ -144,6 +145,7 @@ class _Walk:
             yield partial.func, f"{expression}.func", place
             yield from ((part, f"{expression}.args[{i}]", place) for i, part in enumerate(partial.args))
             yield from ((part, f"{expression}.keywords[{key!r}]", place) for key, part in partial.keywords.items())
+            yield from self._named(vars(partial), expression, place)
         elif isinstance(value, MethodType):
             yield value.__self__, expression.rpartition(".")[0] or expression, place
             yield value.__func__, expression, place

@@ -22,15 +22,15 @@ from typing import Any, cast
 
 import jax
 
-from combinators.kernels.fingerprint import (
+from combinators.kernels.code import (
     attribute_names,
     is_empty,
     is_library_function,
     is_users,
     loaded_globals,
-    rules,
     written_onto,
 )
+from combinators.kernels.fingerprint import rules
 from combinators.kernels.names import public_name
 from combinators.kernels.reachable import is_library
 
@@ -255,8 +255,8 @@ def _changeable(value: Any, seen: dict[int, Any], *, read: bool = False) -> Iter
         yield value
         return
     if isinstance(value, FunctionType):
-        own = [vars(value)[name] for name in written_onto(vars(value))]
-        for each in (*own, *(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()):
+        written = [vars(value)[name] for name in written_onto(vars(value))]
+        for each in (*written, *(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()):
             yield from _changeable(each, seen, read=True)
         own = _is_settled(value) or is_library_function(value)
         for cell in value.__closure__ or ():

@@ -108,6 +108,15 @@ def with_enum(value: float) -> Callable[[Any], Any]:
     return lambda x: x * held.value
 
 
+def with_cached_property(value: float) -> Callable[[Any], Any]:
+    class Scales:
+        @functools.cached_property
+        def scale(self) -> float:
+            return value
+
+    return lambda x: x * Scales().scale
+
+
 def with_class(**attributes: Any) -> Callable[[Any], Any]:
     held = type("Scales", (), attributes)
     return lambda x: (x, held)
@@ -358,6 +367,7 @@ def make_class(factor: int) -> Any:
         (with_module(scale=2.0, inner=inner(1.0)), with_module(scale=2.0, inner=inner(3.0))),
         (with_helper(2.0), with_helper(3.0)),
         (with_enum(2.0), with_enum(3.0)),
+        (with_cached_property(2.0), with_cached_property(3.0)),
         (with_class(scales=(2.0,)), with_class(scales=(3.0,))),
         (
             with_class(scale=staticmethod(jax.jit(close_over(2)))),
@@ -438,11 +448,26 @@ def test_fingerprint_refuses_what_has_no_structure() -> None:
 
 def test_fingerprint_is_equal_in_another_process_with_another_hash_seed(tmp_path: Path) -> None:
     source = """
-import functools, sys
+import enum, functools, sys, types
 import jax.numpy as jnp
 from combinators.kernels.kernel import fingerprint
 def make(n):
-    return lambda x: jnp.where(x in {"a", "b", "c", n}, functools.partial(jnp.sum, axis=n), [lambda: n])
+    class Settings:
+        names = {"x", "y", "z", n}
+        @functools.cached_property
+        def size(self):
+            return n
+    class Kind(enum.Enum):
+        WIDE = frozenset({"p", "q", "r"})
+    module = types.ModuleType("settings")
+    module.table = {"u", "v", "w"}
+    def act(x):
+        return x
+    act.other, act.kinds = act, {"k", "l", "m"}
+    held = Settings, Kind.WIDE, act
+    return lambda x: jnp.where(
+        x in {"a", "b", "c", n}, functools.partial(jnp.sum, axis=n), [lambda: n, held, module.table, act.kinds]
+    )
 if __name__ == "__main__":
     sys.stdout.write(fingerprint(make(3)))
 """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import enum
+import functools
 import importlib
 import os
 import random
@@ -125,6 +127,38 @@ def test_a_function_that_imports_when_it_runs_has_no_code_to_tell() -> None:
     with pytest.raises(NoKeyError, match="`absolute` imports edited when it runs"):
         code_of(absolute)
     assert code_of(library) == code_of(library) != code_of(lambda a: jnp.exp(a))
+
+
+def _with(held: Any) -> Any:
+    return lambda a: held.sin(a)
+
+
+def _with_value(held: Any) -> Any:
+    return lambda a: (a, held)
+
+
+def _with_attribute(value: float, wrap: Any) -> Any:
+    def act(a: Any) -> Any:
+        return a
+
+    held = wrap(act)
+    held.gain = value
+    return lambda a: held(a) * held.gain
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (_with(jnp), _with(np)),
+        (_with_value(enum.Enum("Kind", ["A", "B"]).A), _with_value(enum.Enum("Kind", ["A", "B"]).B)),
+        (_with_value(np.dtype("f4")), _with_value(np.dtype("f4", metadata={"scale": 2}))),
+        (_with_attribute(2, lambda act: act), _with_attribute(3, lambda act: act)),
+        (_with_attribute(2, functools.partial), _with_attribute(3, functools.partial)),
+    ],
+    ids=["modules", "members", "dtypes", "functions", "partials"],
+)
+def test_what_a_function_holds_tells_it_apart(one: Any, other: Any) -> None:
+    assert code_of(one) == code_of(one) != code_of(other)
 
 
 def test_no_key_is_told_of_what_reads_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
