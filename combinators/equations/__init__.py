@@ -5,5 +5,5 @@ equation means: `elementwise`, `movements` with `indexing`, and `folds` along ax
 in JAX. `effort` counts the equations that are run, so that a loop that does not end is left. `callbacks` says what is
 done where a program calls back, `deciding` which equations choose by numbers. `scanned` runs loops in JAX, by the
 equations of their turns, and `marked` says what their backward passes keep. From a `silent` function nothing comes
-back where nothing comes to it.
+back where nothing comes to it; `steep` programs are those of which something would.
 """

@@ -14,20 +14,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from combinators.equations.silent import quiet
+from combinators.equations.steep import is_steep_behind_folds
 from combinators.kernels.captured import program_at
-from combinators.kernels.jaxprs import WRAPPERS, is_literal, programs_inside
 from combinators.operations.shaped import Shaped, block_structs
 
-_STEEP = frozenset(("acos", "acosh", "asin", "atanh", "cbrt", "div", "erf_inv", "log", "log1p", "pow", "rsqrt", "sqrt"))
-"""Primitives whose slope may be infinite, or whose result, at a finite number."""
-_FOLDS = """
-    cummax cummin cumprod cumsum dot_general conv_general_dilated reduce reduce_max reduce_min reduce_prod reduce_sum
-    reduce_window reduce_window_max reduce_window_min reduce_window_sum scan sort top_k while
-"""
-_FOLDING = frozenset(_FOLDS.split())
 _KNOWN = "its slope may be infinite behind what it folds"
 
 
@@ -64,33 +56,8 @@ def _is_steep(shaped: Shaped, operands: Sequence[Any]) -> bool:
     if _KNOWN not in shaped.known:
         blocks = block_structs(shaped.signature, operands, shaped.sizes)
         program = program_at(shaped.operation.kernel, blocks)
-        shaped.known[_KNOWN] = program is not None and _is_steep_behind(program.jaxpr, [False] * len(blocks))[0]
+        shaped.known[_KNOWN] = program is not None and is_steep_behind_folds(program.jaxpr)
     return bool(shaped.known[_KNOWN])
-
-
-def _is_steep_behind(jaxpr: Any, folded: Sequence[bool]) -> tuple[bool, list[bool]]:
-    """Whether a slope may be infinite at what is folded, and which results are."""
-    found = {variable for variable, each in zip(jaxpr.invars, folded, strict=True) if each}
-    for equation in jaxpr.eqns:
-        name, touched = equation.primitive.name, [not is_literal(atom) and atom in found for atom in equation.invars]
-        inside = [getattr(inner, "jaxpr", inner) for inner in programs_inside(equation)]
-        if name in WRAPPERS and len(inside) == 1:
-            steep, results = _is_steep_behind(inside[0], touched)
-        else:
-            given = [[any(touched)] * len(inner.invars) for inner in inside]
-            steep = any(_is_steep_behind(inner, each)[0] for inner, each in zip(inside, given, strict=True))
-            steep = steep or (name in _STEEP and any(touched) and not _is_by_number(equation))
-            results = [any(touched) or name in _FOLDING] * len(equation.outvars)
-        if steep:
-            return True, []
-        found.update(out for out, each in zip(equation.outvars, results, strict=True) if each)
-    return False, [not is_literal(atom) and atom in found for atom in jaxpr.outvars]
-
-
-def _is_by_number(equation: Any) -> bool:
-    """Whether it is a quotient by a number that stands in the program."""
-    divisor = equation.invars[-1]
-    return equation.primitive.name == "div" and is_literal(divisor) and bool(np.all(np.asarray(divisor.val) != 0))
 
 
 def _common(shaped: Shaped, operands: Sequence[Any]) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:

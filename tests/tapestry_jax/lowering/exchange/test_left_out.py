@@ -10,9 +10,12 @@ import numpy as np
 import pytest
 
 import tapestry_jax as tp
+from combinators.operations.shaped import merges_steeply
 from tapestry_jax.lowering.exchange.left_out import left_out
 
 HYPOT = tp.Monoid(0.0, jnp.hypot, commutative=True)
+ROOT = tp.Monoid(0.0, lambda a, b: jnp.sqrt(a * a + b * b), commutative=True)
+CUBES = tp.Monoid(0.0, lambda a, b: (a**3 + b**3) ** (1 / 3), commutative=True)
 LARGER = tp.Monoid(0.0, lambda a, b: jax.tree.map(jnp.maximum, a, b), commutative=True)
 
 
@@ -35,13 +38,20 @@ FOLDS: dict[str, tuple[tp.Reduce, tuple[Any, ...]]] = {
     "power": (maximum(lambda x: x.max(0) ** 0.3, "n c -> c"), (X,)),
     "columns first": (maximum(lambda x: jnp.sqrt(x.max(1)), "c n -> c"), (X.T,)),
     "norm": (tp.Reduce(lambda x: jnp.sqrt((x * x).sum(0)), "n c -> c", HYPOT), (X,)),
+    "norm by hand": (tp.Reduce(lambda x: jnp.sqrt((x * x).sum(0)), "n c -> c", ROOT), (X,)),
+    "norm of cubes": (tp.Reduce(lambda x: (x**3).sum(0) ** (1 / 3), "n c -> c", CUBES), (X,)),
+    "norm beside a sum": (
+        tp.Reduce(lambda x: (jnp.sqrt((x * x).sum(0)), x.sum(0)), "n c -> c", ROOT & tp.monoids.Sum),
+        (X,),
+    ),
     "of a call": (maximum(lambda x: jax.jit(jnp.sqrt)(x.max(0)), "n c -> c"), (X,)),
     "two leaves": (tp.Reduce(lambda x: {"a": jnp.sqrt(x.max(0)), "b": x.max(0)}, "n c -> c", LARGER), (X,)),
     "weighted": (maximum(lambda x, w: jnp.sqrt((x * w).max(0)), "n c, n c -> c"), (X, 1 + X)),
     "by what all share": (maximum(lambda x, w: jnp.sqrt((x * w).max()), "n [c], [c] -> "), (X, TWOS)),
 }
 CHUNKS = tp.chunks(2)
-PLANS: dict[str, Any] = {"devices": "data", "chunks": CHUNKS, "both": ("data", CHUNKS)}
+# Of four boxes two of zeros are merged, and left out by the others.
+PLANS: dict[str, Any] = {"devices": "data", "chunks": CHUNKS, "four": tp.chunks(4), "both": ("data", CHUNKS)}
 
 
 def gradients(run: Any, args: tuple[Any, ...]) -> tuple[Any, Any]:
@@ -69,7 +79,7 @@ def test_gradients_are_those_of_the_whole(name: str, plan: str) -> None:
     for one, other in zip(jax.tree.leaves(found[0]), first, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5)
     # A norm of zeros curves infinitely, by as much as the merge curves the other way: no part knows their difference.
-    for one, other in zip(jax.tree.leaves(found[1]), second, strict=True) if name != "norm" else ():
+    for one, other in zip(jax.tree.leaves(found[1]), second, strict=True) if "norm" not in name else ():
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
 
 
@@ -77,6 +87,26 @@ def test_a_planted_fault_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tapestry_jax.lowering.exchange.left_out.left_out", lambda shaped, operands, kernel: kernel)
     fold, args = FOLDS["root"]
     assert np.isnan(gradients(planned(fold, args, "data"), args)[0][0]).any()
+
+
+def test_a_planted_fault_of_merges_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tapestry_jax.lowering.on_device.untyped.merges_steeply", lambda shaped: False)
+    fold, args = FOLDS["norm by hand"]
+    assert np.isnan(gradients(planned(fold, args, PLANS["four"]), args)[0][0]).any()
+
+
+def test_merges_of_our_own_and_flat_ones_are_left_as_they_are() -> None:
+    def norm(x: Any) -> Any:
+        return jnp.sqrt((x * x).sum(0))
+
+    for fold, left in (
+        (tp.fold(tp.aggregators.LogSumExp(), "n c -> c"), True),
+        (tp.Reduce(lambda x: x.prod(0), "n c -> c", tp.Monoid(1.0, lambda a, b: a * b, commutative=True)), True),
+        (tp.Reduce(norm, "n c -> c", ROOT), False),
+        (tp.Reduce(norm, "n c -> c", tp.monoids.dual(ROOT)), False),
+    ):
+        graph = tp.trace(fold, X)
+        assert merges_steeply(graph.shaped(len(graph.nodes) - 1)) is not left
 
 
 def test_sums_and_what_is_steep_at_single_cells_are_left_as_they_are() -> None:

@@ -1,0 +1,43 @@
+"""Programs whose slope may be infinite, against the gradients that JAX takes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from combinators.equations.steep import is_steep, is_steep_behind_folds
+
+ZEROS, ONES = np.zeros(4, np.float32), np.ones(4, np.float32)
+AT: dict[str, tuple[Callable[..., Any], bool, bool]] = {
+    "root": (jnp.sqrt, True, False),
+    "root of a fold": (lambda x: jnp.sqrt(x.max()), True, True),
+    "root, then a fold": (lambda x: jnp.sqrt(x).max(), True, False),
+    "power": (lambda x: x.sum() ** 0.3, True, True),
+    "reciprocal power": (lambda x: x.max() ** -2, True, True),
+    "square": (lambda x: x.max() ** 2, False, False),
+    "quotient by a number": (lambda x: x.max() / 2, False, False),
+    "quotient by a fold": (lambda x: x / x.sum(), True, True),
+    "of a call": (lambda x: jax.jit(jnp.sqrt)(x.max()), True, True),
+    "in a condition": (lambda x: jax.lax.cond(x.max() > 1, jnp.log, jnp.sin, x.max()), True, True),
+    "exponential": (lambda x: jnp.exp(x.max()) + jnp.tanh(x.sum()), False, False),
+    "root of a number": (lambda x: x.max() * jnp.sqrt(jnp.float32(2)), False, False),
+}
+
+
+@pytest.mark.parametrize("name", AT)
+def test_what_is_steep_is_read_off_the_program(name: str) -> None:
+    function, everywhere, behind = AT[name]
+    program = jax.make_jaxpr(function)(ONES).jaxpr
+    assert (is_steep(program), is_steep_behind_folds(program)) == (everywhere, behind)
+
+
+@pytest.mark.parametrize("name", [name for name, (_, everywhere, _) in AT.items() if not everywhere])
+def test_what_is_not_steep_sends_zeros_back_of_zeros(name: str) -> None:
+    function = AT[name][0]
+    out, pull = jax.vjp(function, ZEROS)
+    assert not np.any(pull(np.zeros_like(out))[0])
