@@ -11,6 +11,8 @@ from combinators.index_space.tensor_type import is_inexact
 from combinators.kernels.jaxprs import WRITTEN, programs_inside
 
 _PUSHED = frozenset(("custom_jvp_call", "custom_jvp_call_jaxpr"))
+_KNOWN = ("/jax/_src/", "/combinators/equations/silent.py")
+"""Where derivatives are written that are true."""
 
 
 def smooth_of(tree: Any) -> list[int]:
@@ -59,12 +61,13 @@ def _is_written(equation: Any) -> bool:
     if name in WRITTEN:
         return True
     inside = list(programs_inside(equation))
-    if name in _PUSHED and not any(map(_is_of_jax, inside)):
+    if name in _PUSHED and not any(map(_is_known, inside)):
         return True
     return any(map(has_written, inside))
 
 
-def _is_of_jax(program: Any) -> bool:
-    """Whether the function that a program was traced from stands in JAX itself: `jax.nn.relu`."""
+def _is_known(program: Any) -> bool:
+    """Whether the function that a program was traced from stands in JAX itself (`jax.nn.relu`), or is a silent one."""
     told = getattr(getattr(program, "jaxpr", program), "debug_info", None)
-    return "/jax/_src/" in str(getattr(told, "func_src_info", "")).replace("\\", "/")
+    source = str(getattr(told, "func_src_info", "")).replace("\\", "/")
+    return any(place in source for place in _KNOWN)

@@ -16,10 +16,12 @@ from combinators.kernels.jaxprs import WRAPPERS, is_literal, programs_inside
 _STEEP = frozenset(("acos", "acosh", "asin", "atanh", "cbrt", "div", "erf_inv", "log", "log1p", "pow", "rsqrt", "sqrt"))
 """Primitives whose slope may be infinite, or whose result, at a finite number."""
 _FOLDS = """
-    cummax cummin cumprod cumsum dot_general conv_general_dilated reduce reduce_max reduce_min reduce_prod reduce_sum
-    reduce_window reduce_window_max reduce_window_min reduce_window_sum scan sort top_k while
+    conv_general_dilated cummax cummin cumprod cumsum dot_general dynamic_slice gather reduce reduce_max reduce_min
+    reduce_prod reduce_sum reduce_window reduce_window_max reduce_window_min reduce_window_sum rev scan slice sort top_k
+    while
 """
 _FOLDING = frozenset(_FOLDS.split())
+"""Primitives that put cells together, and those that take some of them, of which others are made."""
 
 
 def is_steep(jaxpr: Any) -> bool:
@@ -41,7 +43,8 @@ def _look(jaxpr: Any, given: Sequence[bool]) -> tuple[bool, list[bool]]:
         if name in WRAPPERS and len(inside) == 1:
             steep, results = _look(inside[0], touched)
         else:
-            every = [[any(touched)] * len(inner.invars) for inner in inside]
+            # What a loop carries has been folded, and so has what a reduction merges.
+            every = [[any(touched) or name in _FOLDING] * len(inner.invars) for inner in inside]
             steep = any(_look(inner, each)[0] for inner, each in zip(inside, every, strict=True))
             steep = steep or (any(touched) and _may_be_infinite(equation))
             results = [any(touched) or name in _FOLDING] * len(equation.outvars)

@@ -42,3 +42,7 @@ class SideBySide:
     def __call__(self, *args: Any) -> Any:
         """Return a tuple or a dictionary with one result a part."""
         return by_part(operator.call, self.functions, self.keys, *args)
+
+    def each(self, change: Callable[..., Any]) -> SideBySide:
+        """The same of functions that are changed, each by itself."""
+        return SideBySide(tuple(map(change, self.functions)), self.keys)

@@ -11,6 +11,7 @@ import jax
 from jax import lax
 
 from combinators.frozen import dataclass
+from combinators.merging.careful import careful
 from combinators.merging.leafwise import leafwise
 from combinators.merging.monoid import Monoid
 
@@ -34,7 +35,7 @@ class InPieces:
 
     def __call__(self, *rows: Any) -> Any:
         """Return the state of all elements."""
-        return in_pieces(self.many, leafwise(self.monoid.combine), PIECE, rows)
+        return in_pieces(self.many, careful(leafwise(self.monoid.combine)), PIECE, rows)
 
 
 def in_pieces(

@@ -84,6 +84,10 @@ class EachKey:
         """Return the results, stacked along a leading axis."""
         return jax.vmap(self.function)(*args)
 
+    def each(self, change: Callable[..., Any]) -> EachKey:
+        """The same of a changed function."""
+        return EachKey(change(self.function))
+
 
 def _frame(frame: Frame) -> Frame:
     return Frame(EachKey(frame.summary), frame.merge, EachKey(frame.at), EachKey(frame.express), EachKey(frame.restore))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -21,7 +21,6 @@ from combinators.kernels.captured import check_captured, program_and_types, prog
 from combinators.kernels.immutable import Immutable
 from combinators.kernels.reachable import holds_own_code
 from combinators.merging.blocks import Axes
-from combinators.merging.monoid import Monoid
 from combinators.operations.cells import spell
 from combinators.operations.dense import as_dense
 from combinators.operations.operation import Operation
@@ -31,8 +30,6 @@ from combinators.settings import remembered, settings
 
 _WRITTEN = "somebody wrote its derivative"
 _WRITTEN_STATES = "somebody wrote a derivative of what merges or presents"
-_OURS = frozenset(("combinators", "tapestry_jax"))
-_STEEP_MERGE = "the slope of its merge may be infinite"
 DOUBLES = "jax_enable_x64"
 """Among what is known of an operation: whether it was traced where there are doubles."""
 
@@ -136,49 +133,16 @@ def has_written_states(shaped: Shaped) -> bool:
         # Here, not at the top: a library that is imported need not load it.
         from combinators.declared.backward import has_written
 
-        monoid, present = shaped.operation.monoid, shaped.operation.present
-        programs: list[Any] = []
-        if monoid is not None and monoid.native is None and holds_own_code(monoid.combine):
-            programs.append(_of_cells(shaped, monoid.merge, 2))
-        if present is not None and holds_own_code(present):
-            programs.append(_of_cells(shaped, present, 1))
+        operation, monoid = shaped.operation, shaped.operation.monoid
+        cell = cell_of(shaped.carrier, list(shaped.state), shaped.state_tree)
+        asked: list[tuple[Any, Any, int]] = []
+        if monoid is not None and monoid.native is None:
+            asked.append((monoid.merge, monoid.combine, 2))
+        if operation.present is not None:
+            asked.append((operation.present, operation.present, 1))
+        programs = [program_at(run, (cell,) * count) for run, own, count in asked if holds_own_code(own)]
         shaped.known[_WRITTEN_STATES] = any(program is not None and has_written(program) for program in programs)
     return bool(shaped.known[_WRITTEN_STATES])
-
-
-def merges_steeply(shaped: Shaped) -> bool:
-    """Whether the slope of a merge of states, where this library did not write it, may be infinite."""
-    if _STEEP_MERGE not in shaped.known:
-        # Here, not at the top: a library that is imported need not load it.
-        from combinators.equations.steep import is_steep
-
-        monoid = shaped.operation.monoid
-        asked = monoid is not None and not is_our_merge(monoid)
-        program = _of_cells(shaped, monoid.merge, 2) if monoid is not None and asked else None
-        shaped.known[_STEEP_MERGE] = program is not None and is_steep(program.jaxpr)
-    return bool(shaped.known[_STEEP_MERGE])
-
-
-def is_our_merge(monoid: Monoid) -> bool:
-    """Whether all that merges is written in this library, which looks at infinities itself."""
-    return all(map(is_our_merge, monoid.parts)) if monoid.parts else _is_ours(monoid.combine)
-
-
-def _is_ours(value: Any) -> bool:
-    if isinstance(value, Monoid):
-        return is_our_merge(value)
-    if not callable(value):
-        return True
-    if str(getattr(value, "__module__", "")).partition(".")[0] not in _OURS:
-        return False
-    own = fields(value) if is_dataclass(value) and not isinstance(value, type) else ()
-    return all(_is_ours(getattr(value, each.name)) for each in own)
-
-
-def _of_cells(shaped: Shaped, function: Any, count: int) -> Any:
-    """The program of a function of the states of one cell."""
-    cell = cell_of(shaped.carrier, list(shaped.state), shaped.state_tree)
-    return program_at(function, (cell,) * count)
 
 
 def _noted(shaped: Shaped, program: Any) -> Shaped:

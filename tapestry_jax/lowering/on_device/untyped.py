@@ -19,11 +19,10 @@ import jax.numpy as jnp
 from jax import lax
 from jax.sharding import PartitionSpec
 
-from combinators.equations.silent import silent
 from combinators.frozen import dataclass
 from combinators.merging.leafwise import leafwise
 from combinators.merging.monoid import Monoid, side_by_side
-from combinators.operations.shaped import Shaped, has_written_states, is_our_merge, merges_steeply
+from combinators.operations.shaped import Shaped, has_written_states
 from combinators.settings import chosen
 from tapestry_jax.lowering.on_device.loops import with_varying_loops
 from tapestry_jax.lowering.on_device.varying import vary, varying_axes
@@ -83,23 +82,20 @@ def states_on_device(shaped: Shaped) -> Shaped:
     operation = shaped.operation
     if operation.present is None and operation.monoid is None:
         return shaped
-    written, steep = has_written_states(shaped), merges_steeply(shaped)
+    written = has_written_states(shaped)
     present = None if operation.present is None else OfStates(operation.present, written)
-    monoid = None if operation.monoid is None else _on_device(operation.monoid, written, steep)
+    monoid = None if operation.monoid is None else _on_device(operation.monoid, written)
     # A kernel that says by which monoid it folds says nothing of this one, which does the same.
     kernel = functools.update_wrapper(functools.partial(operation.kernel), operation.kernel, (), ())
     return replace(shaped, operation=replace(operation, kernel=kernel, present=present, monoid=monoid))
 
 
-def _on_device(monoid: Monoid, is_written: bool, is_steep: bool) -> Monoid:
+def _on_device(monoid: Monoid, is_written: bool) -> Monoid:
     if monoid.parts:
-        parts = tuple(_on_device(part, is_written, is_steep) for part in monoid.parts)
+        parts = tuple(_on_device(part, is_written) for part in monoid.parts)
         return replace(side_by_side(parts, monoid.keys), name=monoid.name)
-    if monoid.native is not None:
-        return monoid
-    combine = OfStates(leafwise(monoid.combine), is_written)
-    # Two boxes that a third one leaves out: where their merge has a pole, nothing comes back to it all the same.
-    return replace(monoid, combine=silent(combine) if is_steep and not is_our_merge(monoid) else combine)
+    combine = monoid.combine if monoid.native is not None else OfStates(leafwise(monoid.combine), is_written)
+    return monoid if combine is monoid.combine else replace(monoid, combine=combine)
 
 
 @dataclass(frozen=True)
@@ -123,6 +119,10 @@ class OfStates:
             return self.function(*jax.tree.unflatten(tree, given))
 
         return where_types_are_missing(run, axes, is_written=self.is_written)(*leaves)
+
+    def each(self, change: Callable[..., Any]) -> OfStates:
+        """The same of a changed function."""
+        return replace(self, function=change(self.function))
 
 
 def _is_derived(kernel: Callable[..., Any], blocks: Sequence[Any]) -> bool:

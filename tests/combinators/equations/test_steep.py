@@ -24,6 +24,8 @@ AT: dict[str, tuple[Callable[..., Any], bool, bool]] = {
     "quotient by a fold": (lambda x: x / x.sum(), True, True),
     "of a call": (lambda x: jax.jit(jnp.sqrt)(x.max()), True, True),
     "in a condition": (lambda x: jax.lax.cond(x.max() > 1, jnp.log, jnp.sin, x.max()), True, True),
+    "in a loop": (lambda x: jax.lax.scan(lambda c, y: (jnp.sqrt(c * c + y * y), None), x[0], x)[0], True, True),
+    "of slices": (lambda x: jnp.sqrt(x[:2] ** 2 + x[2:] ** 2), True, True),
     "exponential": (lambda x: jnp.exp(x.max()) + jnp.tanh(x.sum()), False, False),
     "root of a number": (lambda x: x.max() * jnp.sqrt(jnp.float32(2)), False, False),
 }

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import tapestry_jax as tp
-from combinators.operations.shaped import merges_steeply
 from tapestry_jax.lowering.exchange.left_out import left_out
 
 HYPOT = tp.Monoid(0.0, jnp.hypot, commutative=True)
@@ -90,23 +89,9 @@ def test_a_planted_fault_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_planted_fault_of_merges_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tapestry_jax.lowering.on_device.untyped.merges_steeply", lambda shaped: False)
+    monkeypatch.setattr("combinators.merging.careful._is_steep", lambda *_: False)
     fold, args = FOLDS["norm by hand"]
     assert np.isnan(gradients(planned(fold, args, PLANS["four"]), args)[0][0]).any()
-
-
-def test_merges_of_our_own_and_flat_ones_are_left_as_they_are() -> None:
-    def norm(x: Any) -> Any:
-        return jnp.sqrt((x * x).sum(0))
-
-    for fold, left in (
-        (tp.fold(tp.aggregators.LogSumExp(), "n c -> c"), True),
-        (tp.Reduce(lambda x: x.prod(0), "n c -> c", tp.Monoid(1.0, lambda a, b: a * b, commutative=True)), True),
-        (tp.Reduce(norm, "n c -> c", ROOT), False),
-        (tp.Reduce(norm, "n c -> c", tp.monoids.dual(ROOT)), False),
-    ):
-        graph = tp.trace(fold, X)
-        assert merges_steeply(graph.shaped(len(graph.nodes) - 1)) is not left
 
 
 def test_sums_and_what_is_steep_at_single_cells_are_left_as_they_are() -> None:
