@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from combinators.equations.silent import silent
+from combinators.equations.steep import is_steep
 from combinators.frozen import dataclass
 from combinators.kernels.captured import program_at
 from combinators.kernels.immutable import Immutable
@@ -76,9 +77,6 @@ def _is_steep(combine: Callable[..., Any], left: Any, right: Any) -> bool:
 
 
 def _look(combine: Callable[..., Any], tree: Any, types: tuple[Any, ...]) -> bool:
-    # Here, not at the top: a library that is imported need not load it.
-    from combinators.equations.steep import is_steep
-
     cells = jax.tree.unflatten(tree, [jax.ShapeDtypeStruct(*each) for each in types])
     program = program_at(combine, cells)
     return program is not None and is_steep(program.jaxpr)

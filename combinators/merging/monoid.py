@@ -19,7 +19,6 @@ from combinators.errors import GraphError, message, spelt
 from combinators.frozen import dataclass
 from combinators.kernels.immutable import Immutable
 from combinators.kernels.settled import settled
-from combinators.merging.careful import careful
 from combinators.merging.frame import Frame, frames_side_by_side
 from combinators.merging.leafwise import Native, leafwise, native_of
 from combinators.merging.parts import SideBySide, by_part
@@ -129,6 +128,9 @@ class Monoid(Immutable):
         Returns:
           Their combination.
         """
+        # Here, not at the top: a library that is imported need not load it.
+        from combinators.merging.careful import careful
+
         return careful(leafwise(self.combine))(left, right)
 
     def identity_for(self, cell_type: Any) -> Any:

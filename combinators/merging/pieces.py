@@ -11,7 +11,6 @@ import jax
 from jax import lax
 
 from combinators.frozen import dataclass
-from combinators.merging.careful import careful
 from combinators.merging.leafwise import leafwise
 from combinators.merging.monoid import Monoid
 
@@ -35,6 +34,9 @@ class InPieces:
 
     def __call__(self, *rows: Any) -> Any:
         """Return the state of all elements."""
+        # Here, not at the top: a library that is imported need not load it.
+        from combinators.merging.careful import careful
+
         return in_pieces(self.many, careful(leafwise(self.monoid.combine)), PIECE, rows)
 
 

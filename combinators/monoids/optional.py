@@ -11,7 +11,6 @@ from jax import lax
 
 from combinators.errors import GraphError, message, spelt
 from combinators.frozen import dataclass
-from combinators.merging.careful import careful
 from combinators.merging.chosen import choose
 from combinators.merging.leafwise import leafwise
 from combinators.merging.monoid import Monoid
@@ -85,5 +84,5 @@ class Adjoined:
         # Where a side is not valid its zeros do not reach `combine`, whose slope there could be infinite. What stands
         # in its place has no slope at all: that of an infinity, times zero, is NaN.
         both, still = valid1 & valid2, jax.tree.map(lax.stop_gradient, one)
-        merged = careful(leafwise(self.combine))(choose(both, first, still), choose(both, second, still))
+        merged = leafwise(self.combine)(choose(both, first, still), choose(both, second, still))
         return valid1 | valid2, choose(both, merged, one)
