@@ -94,11 +94,13 @@ def _later(aval: Any, *operands: Any, count: int) -> Any:
     return list(operands)
 
 
+_PLACED = ("copy", "device_put", "stop_gradient", "name", "sharding_constraint", "reshard", "pvary")
+"""What gives its operands, wherever they lie."""
 PRIMITIVES: dict[str, Primitive] = {
     **ELEMENTWISE,
     **MOVEMENTS,
     **FOLDS,
-    **dict.fromkeys(("copy", "stop_gradient", "name", "sharding_constraint", "reshard", "pvary"), _same),
+    **dict.fromkeys(_PLACED, _same),
     "optimization_barrier": _optimization_barrier,
     "later": _later,
 }

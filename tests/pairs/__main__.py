@@ -45,7 +45,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", default="", help="steps to draw from, with commas between them")
     parser.add_argument("--folder", type=Path, default=Path(".pytest_cache/pairs"), help="where results are kept")
     parser.add_argument("--compiled", action="store_true", help="by XLA, in float32, and not by NumPy")
-    parser.add_argument("--second", action="store_true", help="second derivatives, and nothing else")
+    parser.add_argument("--way", choices=("second", "forward", "twice", "mapped"), help="these derivatives alone")
     parser.add_argument("--again", help="one pair, such as 0/31/2: check it, make it smaller, and print it")
     return parser.parse_args(arguments)
 
@@ -61,7 +61,7 @@ def _started(options: argparse.Namespace) -> None:
 
 
 def _file(options: argparse.Namespace, worker: int) -> Path:
-    way = "-compiled" if options.compiled else "-second" if options.second else ""
+    way = "-compiled" if options.compiled else f"-{options.way}" if options.way else ""
     return options.folder / f"{options.seed}{way}-{worker}-of-{options.jobs}.jsonl"
 
 
@@ -92,10 +92,10 @@ def _work(options: argparse.Namespace) -> None:
 
 def _way(options: argparse.Namespace) -> tuple[dict[str, Any], Compare | None]:
     """What programs are drawn with, and how they are compared."""
-    if options.second:
-        from tests.pairs.second import compare_second
+    if options.way:
+        from tests.pairs.ways import compare_by
 
-        return {"edition": 3}, compare_second
+        return {"edition": 3}, compare_by(options.way)
     if not options.compiled:
         return {}, None
     from tests.pairs.compiled import CHOSEN, compare_compiled

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from jax import lax
 from jax.ad_checkpoint import checkpoint_name
+from jax.sharding import NamedSharding, PartitionSpec
 
 from combinators.equations.evaluate import evaluator
 from combinators.equations.primitives import PRIMITIVES, run_primitive
@@ -127,6 +128,7 @@ def of_cells(dtype: Any) -> Iterator[Case]:
     yield lax.select_n, (np.arange(len(x), dtype=np.int32) % 5 - 1, x, x[::-1].copy(), np.roll(x, 1))
     yield lambda x, y: lax.optimization_barrier((x, y)), pairs
     yield jnp.copy, (x,)
+    yield jax.device_put, (x,)
     yield partial(checkpoint_name, name="x"), (x,)
 
 
@@ -291,6 +293,14 @@ def test_parameters_that_an_entry_does_not_read_are_refused() -> None:
     equation = equation.replace(params={**equation.params, "twice": True})
     with pytest.raises(TypeError, match="unexpected keyword argument 'twice'"):
         run_primitive(equation, [np.ones(())])
+
+
+def test_what_is_put_somewhere_is_the_same_in_a_batch() -> None:
+    # JAX moves the axes of a batch and not those of the place, which then need not divide it.
+    place = NamedSharding(jax.make_mesh((2,), ("x",)), PartitionSpec("x"))
+    closed = jax.make_jaxpr(jax.vmap(lambda x: jax.device_put(x, place) + 1))(np.zeros((3, 4), np.float32))
+    (found,) = evaluator(closed)([np.ones((3, 4), np.float32)])
+    np.testing.assert_array_equal(found, np.full((3, 4), 2))
 
 
 def test_random_keys_move_in_jax() -> None:

@@ -1,4 +1,4 @@
-"""A sample of the second derivatives that `python -m tests.pairs --second` asks, and a loop that forgets is found."""
+"""Samples of the derivatives that `python -m tests.pairs --way` asks, and faults in them are found."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import pytest
 
 from combinators.equations import scanned
 from tests.pairs.pair import check, draw_pair
-from tests.pairs.second import compare_second
 from tests.pairs.test_pairs import sample
+from tests.pairs.ways import WAYS, compare_by
 
 
 @pytest.fixture(autouse=True)
@@ -17,10 +17,10 @@ def _doubles():
         yield
 
 
-def verdicts(seed: str, plans: int, edition: int = 3) -> list[str]:
+def verdicts(seed: str, plans: int, way: str = "second", edition: int = 3) -> list[str]:
     pairs = draw_pair(seed, plans, edition=edition)
     return [
-        check(program, placing, f"{seed}/{at}", by=compare_second)[1].verdict
+        check(program, placing, f"{seed}/{at}", by=compare_by(way))[1].verdict
         for at, (program, placing) in enumerate(pairs)
     ]
 
@@ -28,6 +28,12 @@ def verdicts(seed: str, plans: int, edition: int = 3) -> list[str]:
 @pytest.mark.parametrize("number", sample(3, 20))
 def test_second_derivatives_are_those_of_the_program(number: int) -> None:
     assert {*verdicts(f"s3/{number}", 2)} <= {"equal", "trivial", "refused"}
+
+
+@pytest.mark.parametrize("number", sample(2, 20))
+@pytest.mark.parametrize("way", [way for way in WAYS if way != "second"])
+def test_other_derivatives_are_those_of_the_program(way: str, number: int) -> None:
+    assert {*verdicts(f"w1/{number}", 1, way)} <= {"equal", "trivial", "refused"}
 
 
 def test_a_loop_that_ends_in_a_sum_reads_no_counter_of_the_loop_around_it() -> None:
