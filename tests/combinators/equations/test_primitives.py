@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from jax import lax
 from jax.ad_checkpoint import checkpoint_name
-from jax.sharding import NamedSharding, PartitionSpec
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from combinators.equations.evaluate import evaluator
 from combinators.equations.primitives import PRIMITIVES, run_primitive
@@ -297,7 +297,7 @@ def test_parameters_that_an_entry_does_not_read_are_refused() -> None:
 
 def test_what_is_put_somewhere_is_the_same_in_a_batch() -> None:
     # JAX moves the axes of a batch and not those of the place, which then need not divide it.
-    place = NamedSharding(jax.make_mesh((2,), ("x",)), PartitionSpec("x"))
+    place = NamedSharding(jax.make_mesh((2,), ("x",), axis_types=(AxisType.Auto,)), PartitionSpec("x"))
     closed = jax.make_jaxpr(jax.vmap(lambda x: jax.device_put(x, place) + 1))(np.zeros((3, 4), np.float32))
     (found,) = evaluator(closed)([np.ones((3, 4), np.float32)])
     np.testing.assert_array_equal(found, np.full((3, 4), 2))
