@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 
 from combinators.frozen import dataclass
 from combinators.kernels.coordinates import Searching
+from combinators.merging.monoid import Monoid
+from combinators.monoids import Sum
 from combinators.numerics.locating import locate, place_after
 
 
@@ -59,6 +61,7 @@ class RowsOfBlock(Searching):
     """
 
     size: int
+    merged_by: ClassVar[tuple[Monoid, ...]] = (Sum,)
 
     def __call__(self, numbers: Any, table: Any, at: Any) -> Any:
         """Shape `(*numbers, *cell of the table)`."""
@@ -103,6 +106,7 @@ class EntryOfBlock(Searching):
     """
 
     size: int
+    merged_by: ClassVar[tuple[Monoid, ...]] = (Sum,)
 
     def __call__(self, scores: Any, numbers: Any, at: Any) -> Any:
         """The shape of `numbers`."""

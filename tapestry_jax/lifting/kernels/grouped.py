@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 from jax import lax
 
 from combinators.frozen import dataclass
+from combinators.merging.monoid import Monoid
+from combinators.monoids import Sum
 from tapestry_jax.lowering.on_device.varying import vary, varying_axes
 
 
@@ -56,6 +58,7 @@ class Grouped:
     whole: WholeGroups
     rows: tuple[int, ...]
     batch: tuple[tuple[int, ...], ...]
+    merged_by: ClassVar[tuple[Monoid, ...]] = (Sum,)
 
     def __call__(
         self, left: Any, right: Any, sizes: Any, rows: Any, groups: Any, *, preferred_element_type: Any = None

@@ -31,6 +31,7 @@ _MONOIDS: dict[str, tuple[Monoid, float | None]] = {
 }
 _BITS: dict[str, tuple[Monoid, float | None]] = {"reduce_or": (BITS_OR, 0), "reduce_and": (BITS_AND, None)}
 """Of whole numbers; of truths they are `Any` and `All`."""
+_EXTREMA = {"argmax": monoids.ArgMax, "argmin": monoids.ArgMin}
 
 
 _OF_TRUTHS = frozenset({*_BITS, "reduce_xor"})
@@ -71,6 +72,11 @@ class Extremum:
     params: Params
     axis: int
 
+    @property
+    def merged_by(self) -> tuple[Monoid, ...]:
+        """The monoid of the states that it gives."""
+        return (_EXTREMA[self.primitive],)
+
     def __call__(self, block: Any, at: Any) -> Any:
         """The state of `monoids.ArgMax`: value and coordinate."""
         if block.dtype == jnp.bool_:
@@ -103,7 +109,7 @@ def arg_extremum(walk: Walk, equation: Any, atoms: list[Atom]) -> list[Atom] | N
     names = [f"d{at}" for at in range(len(shape))]
     kept = names[:axis] + names[axis + 1 :]
     told = signature([axes(shape, names, bare=kept), *coordinates(names[axis])], [axes(out.shape, kept, bare=kept)])
-    monoid = monoids.ArgMax if name == "argmax" else monoids.ArgMin
+    monoid = _EXTREMA[name]
     carrier = (tuple(kept), tuple(kept))
     kernel = Extremum(name, params, axis)
     return walk.leaf(Operation(told, kernel, monoid, carrier, Coordinate(), name=name), atoms, [out])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,7 @@ from combinators.frozen import dataclass
 from combinators.kernels.coordinates import Searching
 from combinators.leaves.map import Map
 from combinators.leaves.reduce import Reduce
+from combinators.merging.monoid import Monoid
 from combinators.monoids import Sum
 from combinators.numerics.locating import locate, place_after
 from combinators.recording.value import Value
@@ -86,6 +87,7 @@ class Collect(Searching):
     """
 
     capacity: int
+    merged_by: ClassVar[tuple[Monoid, ...]] = (Sum,)
 
     def __call__(self, given: Any, places: Any, shares: Any, at: Any) -> Any:
         """`(..., tokens, features)`, in the dtype of `given`."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 from jax import lax
 
 from combinators.frozen import dataclass
 from combinators.leaves.reduce import Reduce
+from combinators.merging.monoid import Monoid
 from combinators.monoids import Mean, Moments
 from combinators.recording.value import Value
 
@@ -27,6 +28,7 @@ class CentralSums:
 
     axes: tuple[int, ...]
     group: int = 0
+    merged_by: ClassVar[tuple[Monoid, ...]] = (Moments,)
 
     def __call__(self, x: Any) -> tuple[Any, Any, Any]:
         """Three arrays with the axes that are left, in at least 32 bits."""
