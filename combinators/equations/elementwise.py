@@ -89,6 +89,25 @@ def _clamp(aval: Any, low: Any, x: Any, high: Any) -> Any:
     return np.minimum(np.maximum(x, low), high)
 
 
+_TOTAL = {"eq": "equal", "le": "less_equal", "lt": "less"}
+
+
+def _in_total_order(compare: Callable[..., Any]) -> Primitive:
+    """Compare in the order of searches and sorts, in which zeros have signs and what is no number has a place."""
+
+    def run(aval: Any, x: Any, y: Any) -> Any:
+        return NotImplemented if np.iscomplexobj(x) else compare(_ordered(x), _ordered(y))
+
+    return run
+
+
+def _ordered(x: Any) -> Any:
+    if not jnp.issubdtype(x.dtype, jnp.floating):
+        return x
+    bits = np.ascontiguousarray(x).view(f"i{x.dtype.itemsize}")
+    return np.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits)
+
+
 ELEMENTWISE: dict[str, Primitive] = {
     **{
         name: _of(function)
@@ -141,6 +160,7 @@ ELEMENTWISE: dict[str, Primitive] = {
         name: _of_reals(function)
         for name, function in {"atan2": np.arctan2, "logistic": lambda x: 1 / (1 + np.exp(-x)), "pow": np.power}.items()
     },
+    **{f"{name}_to": _in_total_order(getattr(np, long)) for name, long in _TOTAL.items()},
     "mul": _mul,
     "div": _div,
     "rem": _rem,
