@@ -19,7 +19,7 @@ from tests.quick.choosing import Lines, chosen
 from tests.quick.listed import LIST
 from tests.quick.recording import BETWEEN
 
-SECONDS = 720.0
+SECONDS = 850.0
 """Of processor time, in tests; collecting them and lint beside them take some 350 more."""
 CHEAP = 0.08
 _STARTED = 0.05
