@@ -19,6 +19,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.interpreters import ad  # noqa: TID251 - the public place of the rules of primitives
 
+from combinators.frozen import dataclass
 from combinators.kernels.jaxprs import as_function, calling, of_some, pulled_back
 
 _NAME = "closed_call"  # a program that is called, for whoever reads programs
@@ -112,7 +113,16 @@ def _pushed(
         return jax.jvp(of_some(function, fixed, moving), [fixed[at] for at in moving], list(moved))[1]
 
     program = jax.make_jaxpr(of_tangents)(*primals, *tangents)
-    return _moves().bind(*primals, *tangents, call_jaxpr=program, outer=outer)
+    of = _Of(jax.make_jaxpr(function)(*primals), tuple(moving))
+    return _moves().bind(*primals, *tangents, call_jaxpr=program, of=of, outer=outer)
+
+
+@dataclass(frozen=True, eq=False)
+class _Of:
+    """What tangents are of: a program, which whoever looks for programs does not count twice, and who moves in it."""
+
+    program: Any
+    moving: tuple[int, ...]
 
 
 def _hidden(values: Sequence[Any], arriving: Sequence[Any], outer: int) -> list[Any]:
@@ -130,14 +140,15 @@ def _hidden(values: Sequence[Any], arriving: Sequence[Any], outer: int) -> list[
 
 
 def _move_moved(
-    primals: Sequence[Any], tangents: Sequence[Any], *, call_jaxpr: Any, outer: int
+    primals: Sequence[Any], tangents: Sequence[Any], *, call_jaxpr: Any, of: _Of, outer: int
 ) -> tuple[list[Any], list[Any]]:
-    made = _moves().bind(*primals, call_jaxpr=call_jaxpr, outer=outer)
+    made = _moves().bind(*primals, call_jaxpr=call_jaxpr, of=of, outer=outer)
     moving = [at for at, tangent in enumerate(tangents) if not _is_still(tangent)]
     return made, _pushed(as_function(call_jaxpr), primals, moving, [tangents[at] for at in moving], outer)
 
 
-def _move_back(cotangents: Sequence[Any], *operands: Any, call_jaxpr: Any, outer: int) -> list[Any]:
+def _move_back(cotangents: Sequence[Any], *operands: Any, call_jaxpr: Any, of: _Of, outer: int) -> list[Any]:
+    del of
     # What is no zero by its value but by its kind is left out: with zeros in its place an infinity would make NaN.
     coming = [at for at, cotangent in enumerate(cotangents) if not isinstance(cotangent, ad.Zero)]
     unknown = [at for at, operand in enumerate(operands) if ad.is_undefined_primal(operand)]
@@ -152,12 +163,13 @@ def _move_back(cotangents: Sequence[Any], *operands: Any, call_jaxpr: Any, outer
 
 
 def _move_batched(
-    operands: Sequence[Any], places: Sequence[Any], *, call_jaxpr: Any, outer: int
+    operands: Sequence[Any], places: Sequence[Any], *, call_jaxpr: Any, of: _Of, outer: int
 ) -> tuple[list[Any], list[int]]:
+    del call_jaxpr
     # Every operand has all axes of a cell: what comes back to it has them too.
-    moved = _in_front(operands, places)
-    program = jax.make_jaxpr(jax.vmap(as_function(call_jaxpr)))(*moved)
-    found = _moves().bind(*moved, call_jaxpr=program, outer=outer + 1)
+    moved, count = _in_front(operands, places), len(operands) - len(of.moving)
+    # Tangents of many, and not many tangents: JAX makes of a condition one that stops what moves, where it is of many.
+    found = _pushed(jax.vmap(as_function(of.program)), moved[:count], of.moving, moved[count:], outer + 1)
     return found, [0] * len(found)
 
 

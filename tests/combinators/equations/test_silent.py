@@ -24,6 +24,12 @@ def merge(left: Any, right: Any) -> Any:
     return {"p": left["p"] * right["p"], "s": odd(left["p"]) + right["s"] * left["p"], "n": left["n"] + right["n"]}
 
 
+def merge_by_choice(left: Any, right: Any) -> Any:
+    """The same merge, written as a choice of two ways to it."""
+    swapped = {name: right[name] * 1 for name in right}
+    return jax.lax.cond(left["p"] > right["p"], merge, lambda *_: merge(left, swapped), left, right)
+
+
 def states(xs: Any) -> Any:
     return {"p": xs, "s": xs * xs - 1, "n": jnp.ones(jnp.shape(xs), jnp.int32)}
 
@@ -60,6 +66,15 @@ def test_values_and_derivatives_of_every_order_are_those_of_the_function(program
         for second in (jax.jacfwd, jax.jacrev):
             found, expected = (computed(second(first(each)), one) for each in (quiet, plain))
             np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("second", [jax.jacfwd, jax.jacrev])
+def test_a_choice_of_many_at_once_has_its_derivatives(second: Function) -> None:
+    # Of many a choice is no branch: JAX computes both ways, and stops what moves in one of them.
+    xs = XS[:, 0]
+    for order in (jax.jacrev, lambda each: second(jax.jacrev(each))):
+        found = computed(order(lambda xs: in_a_tree(silent(merge_by_choice), xs)), xs)
+        np.testing.assert_allclose(found, computed(order(lambda xs: in_a_tree(merge, xs)), xs), rtol=1e-4, atol=1e-4)
 
 
 def square(merge: Function) -> Function:

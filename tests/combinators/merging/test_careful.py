@@ -20,6 +20,7 @@ def norm(a: Any, b: Any) -> Any:
 
 NORM = tp.Monoid(0.0, norm, commutative=True)
 PAIRS = NORM & tp.monoids.Sum
+CHOSEN = tp.Monoid(0.0, lambda a, b: jax.lax.cond(a > b, norm, lambda a, b: norm(b, a), a, b), commutative=True)
 KEYED = tp.monoids.function(NORM)
 SWAPPED = tp.monoids.dual(NORM)
 VALID = tp.monoids.optional(norm)
@@ -45,6 +46,13 @@ def test_nothing_comes_back_to_merged_zeros(name: str) -> None:
         found = jax.grad(run)(np.array([0.0, 0.0, 2.0], np.float32))
         assert np.isfinite(found).all()
         np.testing.assert_allclose(found[2] - found[0], more, rtol=1e-6)
+
+
+def test_a_merge_that_chooses_is_derived() -> None:
+    fold = tp.fold(tp.Aggregator(lambda x: x, CHOSEN, lambda s: s), "n -> ")
+    plain = tp.fold(tp.Aggregator(lambda x: x, NORM, lambda s: s), "n -> ")
+    xs = np.array([0.0, 0.0, 0.5, 0.7, 0.2], np.float32)
+    np.testing.assert_allclose(jax.grad(fold)(xs), jax.grad(plain)(xs), rtol=1e-6)
 
 
 def test_merges_without_a_pole_and_our_own_are_called_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
