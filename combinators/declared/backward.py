@@ -8,11 +8,7 @@ from typing import Any
 import jax
 
 from combinators.index_space.tensor_type import is_inexact
-from combinators.kernels.jaxprs import WRITTEN, programs_inside
-
-_PUSHED = frozenset(("custom_jvp_call", "custom_jvp_call_jaxpr"))
-_KNOWN = ("/jax/_src/", "/combinators/equations/silent.py")
-"""Where derivatives are written that are true."""
+from combinators.kernels.jaxprs import is_written, programs_inside
 
 
 def smooth_of(tree: Any) -> list[int]:
@@ -45,7 +41,10 @@ def backward(kernel: Callable[..., Any], kinds: Sequence[Any]) -> tuple[Any, int
 
 def has_written(program: Any) -> bool:
     """Whether somebody wrote a derivative of a program, or of one inside of it: not JAX, whose own are true."""
-    return any(_is_written(equation) for equation in getattr(program, "jaxpr", program).eqns)
+    return any(
+        is_written(equation) or any(map(has_written, programs_inside(equation)))
+        for equation in getattr(program, "jaxpr", program).eqns
+    )
 
 
 def has_stopped(program: Any) -> bool:
@@ -54,20 +53,3 @@ def has_stopped(program: Any) -> bool:
         equation.primitive.name == "stop_gradient" or any(map(has_stopped, programs_inside(equation)))
         for equation in getattr(program, "jaxpr", program).eqns
     )
-
-
-def _is_written(equation: Any) -> bool:
-    name = equation.primitive.name
-    if name in WRITTEN:
-        return True
-    inside = list(programs_inside(equation))
-    if name in _PUSHED and not any(map(_is_known, inside)):
-        return True
-    return any(map(has_written, inside))
-
-
-def _is_known(program: Any) -> bool:
-    """Whether the function that a program was traced from stands in JAX itself (`jax.nn.relu`), or is a silent one."""
-    told = getattr(getattr(program, "jaxpr", program), "debug_info", None)
-    source = str(getattr(told, "func_src_info", "")).replace("\\", "/")
-    return any(place in source for place in _KNOWN)

@@ -11,9 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from combinators.kernels.jaxprs import WRAPPERS, is_literal, programs_inside
+from combinators.kernels.jaxprs import WRAPPERS, WRITTEN, is_literal, is_written, programs_inside
 
-_STEEP = frozenset(("acos", "acosh", "asin", "atanh", "cbrt", "div", "erf_inv", "log", "log1p", "pow", "rsqrt", "sqrt"))
+_POLES = """
+    acos acosh asin atan2 atanh cbrt cholesky digamma div eig eigh erf_inv householder_product igamma igammac lgamma log
+    log1p lu polygamma pow qr regularized_incomplete_beta rsqrt sqrt svd triangular_solve
+"""
+_STEEP = frozenset(_POLES.split())
 """Primitives whose slope may be infinite, or whose result, at a finite number."""
 _FOLDS = """
     conv_general_dilated cummax cummin cumprod cumsum dot_general dynamic_slice gather reduce reduce_max reduce_min
@@ -58,7 +62,8 @@ def _may_be_infinite(equation: Any) -> bool:
     name = equation.primitive.name
     if name == "integer_pow":
         return equation.params["y"] < 0
-    return name in _STEEP and not _is_by_number(equation)
+    # A tangent that somebody wrote stands in no program yet. (One that is pulled back alone could be pushed no more.)
+    return (name in _STEEP and not _is_by_number(equation)) or (is_written(equation) and name not in WRITTEN)
 
 
 def _is_by_number(equation: Any) -> bool:

@@ -20,6 +20,9 @@ WRAPPERS = ("jit", "pjit", "closed_call", "core_call", "eval_jaxpr")
 
 # Programs with a derivative that somebody wrote; what JAX 0.12 hides in a primitive may have one as well.
 WRITTEN = frozenset(("custom_vjp_call", "custom_vjp_call_jaxpr", "call_hi_primitive"))
+_PUSHED = frozenset(("custom_jvp_call", "custom_jvp_call_jaxpr"))
+_KNOWN = ("/jax/_src/", "/combinators/equations/silent.py")
+"""Where derivatives are written that are true."""
 
 
 def is_literal(atom: Any) -> bool:
@@ -67,6 +70,18 @@ def scan_parts(equation: Any) -> tuple[int, int]:
     carries = sum(out.aval.ndim == inner.aval.ndim for out, inner in zip(equation.outvars, body.outvars, strict=True))
     unsliced = sum(atom.aval.ndim == inner.aval.ndim for atom, inner in zip(equation.invars, body.invars, strict=True))
     return unsliced - carries, carries
+
+
+def is_written(equation: Any) -> bool:
+    """Whether an equation has a derivative that somebody wrote: not JAX, whose own are true (`jax.nn.relu`), nor we."""
+    name = equation.primitive.name
+    return name in WRITTEN or (name in _PUSHED and not any(map(_is_known, programs_inside(equation))))
+
+
+def _is_known(program: Any) -> bool:
+    told = getattr(getattr(program, "jaxpr", program), "debug_info", None)
+    source = str(getattr(told, "func_src_info", "")).replace("\\", "/")
+    return any(place in source for place in _KNOWN)
 
 
 def primitive_of(

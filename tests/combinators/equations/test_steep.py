@@ -12,6 +12,13 @@ import pytest
 
 from combinators.equations.steep import is_steep, is_steep_behind_folds
 
+
+@jax.custom_jvp
+def pushed(y: Any) -> Any:
+    return jnp.maximum(y, 0.0)
+
+
+pushed.defjvp(lambda primals, tangents: (pushed(*primals), tangents[0] * primals[0] * jax.lax.rsqrt(primals[0] ** 2)))
 ZEROS, ONES = np.zeros(4, np.float32), np.ones(4, np.float32)
 AT: dict[str, tuple[Callable[..., Any], bool, bool]] = {
     "root": (jnp.sqrt, True, False),
@@ -26,6 +33,10 @@ AT: dict[str, tuple[Callable[..., Any], bool, bool]] = {
     "in a condition": (lambda x: jax.lax.cond(x.max() > 1, jnp.log, jnp.sin, x.max()), True, True),
     "in a loop": (lambda x: jax.lax.scan(lambda c, y: (jnp.sqrt(c * c + y * y), None), x[0], x)[0], True, True),
     "of slices": (lambda x: jnp.sqrt(x[:2] ** 2 + x[2:] ** 2), True, True),
+    "angle of sums": (lambda x: jnp.arctan2(x[:2].sum(), x[2:].sum()), True, True),
+    "incomplete gamma": (lambda x: jax.scipy.special.gammainc(0.5, x.max()), True, True),
+    "of a tangent of its own": (lambda x: pushed(x.max()), True, True),
+    "of a rule of JAX": (lambda x: jax.nn.relu(x.max()), False, False),
     "exponential": (lambda x: jnp.exp(x.max()) + jnp.tanh(x.sum()), False, False),
     "root of a number": (lambda x: x.max() * jnp.sqrt(jnp.float32(2)), False, False),
 }

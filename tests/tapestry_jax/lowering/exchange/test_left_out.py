@@ -11,15 +11,25 @@ import pytest
 
 import tapestry_jax as tp
 from tapestry_jax.lowering.exchange.left_out import left_out
+from tests.combinators.equations.test_steep import pushed
 
 HYPOT = tp.Monoid(0.0, jnp.hypot, commutative=True)
 ROOT = tp.Monoid(0.0, lambda a, b: jnp.sqrt(a * a + b * b), commutative=True)
+ANGLE = tp.Monoid(
+    (0.0, 0.0, 0.0),
+    lambda a, b: (a[0] + b[0], a[1] + b[1], jnp.arctan2(a[1] + b[1], a[0] + b[0])),
+    commutative=True,
+)
 CUBES = tp.Monoid(0.0, lambda a, b: (a**3 + b**3) ** (1 / 3), commutative=True)
 LARGER = tp.Monoid(0.0, lambda a, b: jax.tree.map(jnp.maximum, a, b), commutative=True)
 
 
 def maximum(kernel: Any, signature: str = "n [c] -> [c]") -> tp.Reduce:
     return tp.Reduce(kernel, signature, tp.monoids.Max)
+
+
+def angle(x: Any, y: Any) -> Any:
+    return x.sum(0), y.sum(0), jnp.arctan2(y.sum(0), x.sum(0))
 
 
 # Rows of zeros fill a box of each plan.
@@ -43,6 +53,9 @@ FOLDS: dict[str, tuple[tp.Reduce, tuple[Any, ...]]] = {
         tp.Reduce(lambda x: (jnp.sqrt((x * x).sum(0)), x.sum(0)), "n c -> c", ROOT & tp.monoids.Sum),
         (X,),
     ),
+    "of a tangent of its own": (maximum(lambda x: pushed(x.max(0)), "n c -> c"), (X,)),
+    "incomplete gamma": (maximum(lambda x: jax.scipy.special.gammainc(0.5, x.max(0)), "n c -> c"), (X,)),
+    "angle": (tp.Reduce(angle, "n c, n c -> c", ANGLE, carrier="c, c, c", present=lambda s: s[2]), (X, X)),
     "of a call": (maximum(lambda x: jax.jit(jnp.sqrt)(x.max(0)), "n c -> c"), (X,)),
     "two leaves": (tp.Reduce(lambda x: {"a": jnp.sqrt(x.max(0)), "b": x.max(0)}, "n c -> c", LARGER), (X,)),
     "weighted": (maximum(lambda x, w: jnp.sqrt((x * w).max(0)), "n c, n c -> c"), (X, 1 + X)),
