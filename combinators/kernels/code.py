@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dis
 import functools
 import sys
@@ -94,12 +95,35 @@ def is_empty(cell: CellType) -> bool:
 
 def written_onto(own: Mapping[str, object]) -> list[str]:
     """Of the attributes of a function those that are somebody's, and not Python's, JAX's or this library's."""
-    return sorted(own.keys() - _MARKS)
+    jitted = {"_fun", "_jit_info"} & own.keys()
+    marks = {name for name in jitted if callable(own[name]) or is_array_library(type(own[name]).__module__)}
+    return sorted(own.keys() - _MARKS - marks)
 
 
-_MARK_NAMES = """
-    __annotations__ __doc__ __module__ __name__ __qualname__ __signature__ __wrapped__ _fun _jit_info _tapestry_settled
-"""
+def held_beside(value: object) -> dict[str, object]:
+    """What an object of somebody's class holds beside its items, or its fields: attributes that were written onto it.
+
+    What a property keeps there follows from the rest.
+
+    Args:
+      value: a container, or a dataclass.
+    """
+    cls = type(value)
+    if cls.__module__.partition(".")[0] in _OTHERS | {"builtins"}:
+        return {}
+    state = object.__getstate__(value)
+    found: dict[str, object] = {}
+    for own in state if isinstance(state, tuple) else (state,):
+        found |= cast("dict[str, object]", own or {})
+    if isinstance(value, collections.defaultdict):
+        found["default_factory"] = cast("collections.defaultdict[object, object]", value).default_factory
+    written = [item for base in cls.__mro__ for item in vars(base).items()]
+    kept = {name for name, each in written if isinstance(each, functools.cached_property)}
+    fields = getattr(cls, "__dataclass_fields__", {})
+    return {name: found[name] for name in sorted(found.keys() - fields.keys() - kept - _MARKS)}
+
+
+_MARK_NAMES = "__annotations__ __doc__ __module__ __name__ __qualname__ __signature__ __wrapped__ _tapestry_settled"
 _MARKS = frozenset(_MARK_NAMES.split())
 """What Python, JAX and this library write onto functions."""
 

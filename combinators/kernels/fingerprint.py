@@ -22,6 +22,7 @@ from jax import custom_batching
 
 from combinators.errors import KernelError, message
 from combinators.kernels.code import (
+    held_beside,
     is_array_library,
     is_empty,
     is_library_function,
@@ -234,8 +235,9 @@ def _container(value: Collection[object], inner: tuple[object, ...]) -> str:
         texts = [f"{_text(key, inner)}:{_text(part, inner)}" for key, part in value.items()]
     else:
         texts = [_text(item, inner) for item in value]
+    more = [f"{name}={_text(part, inner)}" for name, part in held_beside(value).items()]
     # The order of a dict is kept: JAX flattens by sorted keys, but a kernel may iterate.
-    return f"{kind}({','.join(sorted(texts) if isinstance(value, (set, frozenset)) else texts)})"
+    return f"{kind}({','.join([*(sorted(texts) if isinstance(value, (set, frozenset)) else texts), *more])})"
 
 
 def _function(fn: FunctionType, inner: tuple[object, ...]) -> str:
@@ -274,8 +276,9 @@ def _object(value: object, inner: tuple[object, ...]) -> str:
     """Describe an object by its class and its fields."""
     head = f"object({_text(type(value), inner)})"
     if dataclasses.is_dataclass(value):
-        names = [field.name for field in dataclasses.fields(value)]
-    elif rules(value):
+        parts = {field.name: getattr(value, field.name, None) for field in dataclasses.fields(value)}
+        return _call(head, inner, parts | held_beside(value))
+    if rules(value):
         # The function, its rules and their options; the private rest is what functools.wraps copied.
         names = [name for name in vars(value) if not name.startswith("_")]
     elif callable(getattr(value, "__wrapped__", None)):
@@ -311,14 +314,18 @@ def _local_class(cls: type, inner: tuple[object, ...]) -> str:
     for name, attribute in sorted(vars(cls).items()):
         own = attribute.func if isinstance(attribute, functools.cached_property) else attribute
         method = getattr(own, "__func__", getattr(own, "fget", own))
-        # What the dataclass decorator writes follows from the fields; a method's code is in a file.
-        if isinstance(method, FunctionType) and method.__code__.co_filename != "<string>":
+        # What the dataclass decorator writes follows from the fields.
+        is_written = isinstance(method, FunctionType) and method.__code__.co_filename == "<string>" and name in _WRITES
+        if isinstance(method, FunctionType) and not is_written:
             texts.append(f"{name}={_text(method, inner)}")
         elif not name.startswith("__") and name not in _MADE:
             texts.append(f"{name}={_told(attribute, inner)}")
     return f"class({cls.__qualname__},{','.join(texts)})"
 
 
+_WRITES_NAMES = "__init__ __new__ __repr__ __eq__ __lt__ __le__ __gt__ __ge__ __hash__ __setattr__ __delattr__"
+_WRITES = frozenset(_WRITES_NAMES.split())
+"""What decorators of the standard library write as methods."""
 _MADE = frozenset({"_abc_impl", "_member_map_", "_member_names_", "_value2member_map_", "_unhashable_values_"})
 """What Python writes into classes."""
 

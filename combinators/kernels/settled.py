@@ -13,6 +13,7 @@ those that `may_change` are looked at again (`combinators.graphs.unchanged`).
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import dis
 import functools
@@ -24,6 +25,7 @@ import jax
 
 from combinators.kernels.code import (
     attribute_names,
+    held_beside,
     is_empty,
     is_library_function,
     is_users,
@@ -97,12 +99,25 @@ def _is_frozen(value: Any) -> bool:
 
 
 def _dataclass(value: Any, made: dict[int, Any]) -> Any:
-    changed: dict[str, Any] = {}
-    for name in _given(type(value)):
-        part = getattr(value, name)
-        if (new := _settled(part, made)) is not part:
-            changed[name] = new
-    return dataclasses.replace(value, **changed) if changed else value
+    beside = held_beside(value)
+    parts = {name: getattr(value, name) for name in _given(type(value))} | beside
+    settled = {name: _settled(part, made) for name, part in parts.items()}
+    changed = {name: new for name, new in settled.items() if new is not parts[name]}
+    if not changed:
+        return value
+    if not beside and not _is_begun_by_more(type(value)):
+        return dataclasses.replace(value, **changed)
+    # Its constructor would need what it was begun with, and gives nothing of what was written onto it afterwards.
+    new = copy.copy(value)
+    for name, part in changed.items():
+        object.__setattr__(new, name, part)
+    return new
+
+
+@functools.lru_cache(maxsize=1024)
+def _is_begun_by_more(cls: type[Any]) -> bool:
+    """Whether the constructor of a dataclass takes more than its fields (`dataclasses.InitVar`)."""
+    return len(cls.__dataclass_fields__) > len(dataclasses.fields(cls))
 
 
 @functools.lru_cache(maxsize=1024)
@@ -276,8 +291,13 @@ def _changeable(value: Any, seen: dict[int, Any], *, read: bool = False) -> Iter
         for each in (partial.func, *partial.args, *partial.keywords.values()):
             yield from _changeable(each, seen, read=read)
     elif isinstance(value, (list, dict, set, bytearray, tuple, frozenset)):
-        if read and not isinstance(value, (tuple, frozenset)):
+        beside = held_beside(value)
+        if beside or (read and not isinstance(value, (tuple, frozenset))):
             yield value
+        if beside:
+            yield type(value)
+        for each in beside.values():
+            yield from _changeable(each, seen, read=True)
         for each in cast("Any", value.values() if isinstance(value, dict) else value):
             yield from _changeable(each, seen, read=read)
     elif rules(value):
@@ -286,8 +306,11 @@ def _changeable(value: Any, seen: dict[int, Any], *, read: bool = False) -> Iter
     elif callable(getattr(value, "__wrapped__", None)):
         yield from _changeable(value.__wrapped__, seen)
     elif dataclasses.is_dataclass(value):
-        if not _is_frozen(value):
+        beside = held_beside(value)
+        if beside or not _is_frozen(value):
             yield value
+        for each in beside.values():
+            yield from _changeable(each, seen, read=True)
         if not is_library(type(value).__module__):
             yield type(value)
         for field in dataclasses.fields(value):

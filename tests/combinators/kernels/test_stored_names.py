@@ -34,6 +34,7 @@ PUBLISHED = (DATA / "names_1.txt").read_text().split()
 # Dataclasses that can be called and that no operation holds: a graph, and what is made while a kernel runs.
 NO_KERNELS = {"combinators.graphs.graph:Graph", "combinators.reductions:_Joined", "combinators.reductions:_Merge"}
 NO_KERNELS |= {"combinators.reductions:_Reduce", "tapestry_jax.nnx.training.program:LossProgram"}
+NO_KERNELS |= {"combinators.merging.careful:Careful"}  # made where something merges, and held by nothing
 
 
 def named_in(stored: Any) -> set[str]:
