@@ -14,14 +14,14 @@ from typing import Any, cast, final
 import jax
 import jax.numpy as jnp
 
+from combinators.claims.provenance import is_ours
 from combinators.equations.silent import silent
 from combinators.equations.steep import is_steep
 from combinators.frozen import dataclass
 from combinators.kernels.captured import program_at
 from combinators.kernels.immutable import Immutable
+from combinators.merging.parts import Wrapping
 from combinators.settings import remembered
-
-_OURS = frozenset(("combinators", "tapestry_jax"))
 
 
 def careful(combine: Callable[..., Any]) -> Callable[..., Any]:
@@ -33,8 +33,7 @@ def careful(combine: Callable[..., Any]) -> Callable[..., Any]:
     if _is_ours(combine):
         return combine
     # By key and side by side each merge has cotangents of its own.
-    each = getattr(combine, "each", None) if _is_of_us(combine) else None
-    return Careful(combine) if each is None else each(careful)
+    return combine.each(careful) if isinstance(combine, Wrapping) else Careful(combine)
 
 
 @final
@@ -54,17 +53,13 @@ def _is_ours(function: object) -> bool:
     """Whether it is written here, and all that it calls; a monoid that it holds is careful itself."""
     if isinstance(function, Careful):
         return True
-    if not _is_of_us(function):
+    if not is_ours(getattr(function, "__module__", None)):
         return False
     if isinstance(function, type) or not is_dataclass(function):
         return True
     held = [getattr(function, each.name) for each in fields(function)]
     flat = [one for each in held for one in (cast("tuple[Any, ...]", each) if isinstance(each, tuple) else (each,))]
     return all(map(_is_ours, filter(callable, flat)))
-
-
-def _is_of_us(function: object) -> bool:
-    return str(getattr(function, "__module__", "")).partition(".")[0] in _OURS
 
 
 def _is_steep(combine: Callable[..., Any], left: Any, right: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
@@ -26,9 +27,17 @@ def by_part(apply: Callable[..., Any], parts: Sequence[Any], keys: Sequence[str]
     return tuple(made) if keys is None else dict(zip(keys, made, strict=True))
 
 
+class Wrapping(ABC):
+    """A merge that hands states, or parts of them, on to merges that it holds."""
+
+    @abstractmethod
+    def each(self, change: Callable[..., Any]) -> Callable[..., Any]:
+        """The same of the merges that `change` gives of those that it holds."""
+
+
 @final
 @dataclass(frozen=True)
-class SideBySide:
+class SideBySide(Wrapping):
     """Apply the i-th function to the i-th parts of its arguments.
 
     Args:

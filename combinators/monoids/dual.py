@@ -8,6 +8,7 @@ from typing import Any, final
 
 from combinators.frozen import dataclass
 from combinators.merging.monoid import Monoid, side_by_side
+from combinators.merging.parts import Wrapping
 
 
 def dual(monoid: Monoid) -> Monoid:
@@ -37,7 +38,7 @@ def dual(monoid: Monoid) -> Monoid:
 
 @final
 @dataclass(frozen=True)
-class Swapped:
+class Swapped(Wrapping):
     """Call a function of two states with its arguments swapped."""
 
     combine: Callable[[Any, Any], Any]
@@ -45,3 +46,7 @@ class Swapped:
     def __call__(self, left: Any, right: Any) -> Any:
         """Return `combine(right, left)`."""
         return self.combine(right, left)
+
+    def each(self, change: Callable[..., Any]) -> Swapped:
+        """The same of a changed function."""
+        return Swapped(change(self.combine))

@@ -13,6 +13,7 @@ from combinators.frozen import dataclass
 from combinators.merging.frame import Frame
 from combinators.merging.leafwise import leafwise
 from combinators.merging.monoid import Monoid, side_by_side
+from combinators.merging.parts import Wrapping
 
 
 def function(monoid: Monoid) -> Monoid:
@@ -75,7 +76,7 @@ class EachIdentity:
 
 @final
 @dataclass(frozen=True)
-class EachKey:
+class EachKey(Wrapping):
     """Apply a function for every key."""
 
     function: Callable[..., Any]

@@ -14,6 +14,7 @@ from combinators.frozen import dataclass
 from combinators.merging.chosen import choose
 from combinators.merging.leafwise import leafwise
 from combinators.merging.monoid import Monoid
+from combinators.merging.parts import Wrapping
 
 # State: (valid, state); "nothing yet" is False and zeros.
 
@@ -72,7 +73,7 @@ def nothing(cell_type: Any) -> Any:
 
 @final
 @dataclass(frozen=True)
-class Adjoined:
+class Adjoined(Wrapping):
     """Combine two states where both are valid; keep the valid one where one is."""
 
     combine: Callable[[Any, Any], Any]
@@ -86,3 +87,7 @@ class Adjoined:
         both, still = valid1 & valid2, jax.tree.map(lax.stop_gradient, one)
         merged = leafwise(self.combine)(choose(both, first, still), choose(both, second, still))
         return valid1 | valid2, choose(both, merged, one)
+
+    def each(self, change: Callable[..., Any]) -> Adjoined:
+        """The same of a changed function."""
+        return Adjoined(change(leafwise(self.combine)))

@@ -22,6 +22,7 @@ from jax.sharding import PartitionSpec
 from combinators.frozen import dataclass
 from combinators.merging.leafwise import leafwise
 from combinators.merging.monoid import Monoid, side_by_side
+from combinators.merging.parts import Wrapping
 from combinators.operations.shaped import Shaped, has_written_states
 from combinators.settings import chosen
 from tapestry_jax.lowering.on_device.loops import with_varying_loops
@@ -99,7 +100,7 @@ def _on_device(monoid: Monoid, is_written: bool) -> Monoid:
 
 
 @dataclass(frozen=True)
-class OfStates:
+class OfStates(Wrapping):
     """A function of states; where JAX cannot tell how its results vary, they vary as the states do.
 
     Args:

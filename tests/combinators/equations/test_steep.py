@@ -9,8 +9,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.extend.core import Primitive
 
 from combinators.equations.steep import is_steep, is_steep_behind_folds
+
+STRANGE = Primitive("strange")
+STRANGE.def_abstract_eval(lambda x: x)
+
+
+def strange(x: Any) -> Any:
+    return STRANGE.bind(x)
 
 
 @jax.custom_jvp
@@ -37,6 +45,14 @@ AT: dict[str, tuple[Callable[..., Any], bool, bool]] = {
     "incomplete gamma": (lambda x: jax.scipy.special.gammainc(0.5, x.max()), True, True),
     "of a tangent of its own": (lambda x: pushed(x.max()), True, True),
     "of a rule of JAX": (lambda x: jax.nn.relu(x.max()), False, False),
+    "of a fold in a call": (lambda x: jnp.sqrt(jax.checkpoint(jnp.max)(x)), True, True),
+    "of a choice": (lambda x: jnp.sqrt(jax.lax.cond(x[0] > 1, jnp.sin, jnp.cos, x)), True, True),
+    "of sums by segment": (lambda x: jnp.sqrt(jax.ops.segment_sum(x, np.array([0, 1, 0, 1]), 2)), True, True),
+    "of pieces": (lambda x: jnp.sqrt(jnp.split(x, 2)[1]), True, True),
+    "of a matrix": (lambda x: jnp.linalg.cholesky(x.reshape(2, 2) + 2 * jnp.eye(2)), True, False),
+    "of a matrix of sums": (lambda x: jnp.linalg.cholesky(x.sum() * jnp.eye(2)), True, True),
+    "of what nobody here knows": (lambda x: jax.lax.nextafter(x.max(), jnp.float32(0)) * strange(x.max()), True, True),
+    "places of cells": (lambda x: jnp.sqrt(x.reshape(2, 2).T[:, None] * jnp.ones((2, 3, 2))), True, False),
     "exponential": (lambda x: jnp.exp(x.max()) + jnp.tanh(x.sum()), False, False),
     "root of a number": (lambda x: x.max() * jnp.sqrt(jnp.float32(2)), False, False),
 }

@@ -21,15 +21,26 @@ def norm(a: Any, b: Any) -> Any:
 NORM = tp.Monoid(0.0, norm, commutative=True)
 PAIRS = NORM & tp.monoids.Sum
 CHOSEN = tp.Monoid(0.0, lambda a, b: jax.lax.cond(a > b, norm, lambda a, b: norm(b, a), a, b), commutative=True)
+ORDERED = tp.Monoid(0.0, norm)
 KEYED = tp.monoids.function(NORM)
-SWAPPED = tp.monoids.dual(NORM)
+SWAPPED = tp.monoids.dual(ORDERED)
 VALID = tp.monoids.optional(norm)
+# Of one key all states count, of the other zeros are left out: each has its own cotangents.
+TWO = 1 + 2 / 11**0.5
+
+
+def of_keys(x: Any) -> Any:
+    return jnp.stack([x, x + 1])
+
+
 # By how much more the third state of 0, 0, 2 counts than the first, which it leaves out.
 MERGED: dict[str, tuple[tp.Monoid, Any, float]] = {
     "by hand": (NORM, lambda x: x, 1),
     "swapped": (SWAPPED, lambda x: x, 1),
     "beside a sum": (PAIRS, lambda x: (x, x), 1),
-    "of a key": (KEYED, lambda x: jnp.stack([x, 2 * x]), 3),
+    "of a key": (KEYED, lambda x: of_keys(x), TWO),
+    "swapped, of a key": (tp.monoids.dual(tp.monoids.function(ORDERED)), lambda x: of_keys(x), TWO),
+    "optional, of a key": (tp.monoids.optional(KEYED.combine), lambda x: (jnp.ones((), bool), of_keys(x)), TWO),
     "optional": (VALID, lambda x: (jnp.bool_(True), x), 1),
 }
 
