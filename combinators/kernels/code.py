@@ -100,6 +100,15 @@ def written_onto(own: Mapping[str, object]) -> list[str]:
     return sorted(own.keys() - _MARKS - marks)
 
 
+def attributes(value: object) -> dict[str, object]:
+    """All attributes of an object, in its dictionary and in slots, whatever its class tells whoever copies it."""
+    state = object.__getstate__(value)
+    found: dict[str, object] = {}
+    for own in state if isinstance(state, tuple) else (state,):
+        found |= cast("dict[str, object]", own or {})
+    return found
+
+
 def held_beside(value: object) -> dict[str, object]:
     """What an object of somebody's class holds beside its items, or its fields: attributes that were written onto it.
 
@@ -111,10 +120,7 @@ def held_beside(value: object) -> dict[str, object]:
     cls = type(value)
     if cls.__module__.partition(".")[0] in _OTHERS | {"builtins"}:
         return {}
-    state = object.__getstate__(value)
-    found: dict[str, object] = {}
-    for own in state if isinstance(state, tuple) else (state,):
-        found |= cast("dict[str, object]", own or {})
+    found = attributes(value)
     if isinstance(value, collections.defaultdict):
         found["default_factory"] = cast("collections.defaultdict[object, object]", value).default_factory
     written = [item for base in cls.__mro__ for item in vars(base).items()]

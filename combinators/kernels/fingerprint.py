@@ -235,9 +235,14 @@ def _container(value: Collection[object], inner: tuple[object, ...]) -> str:
         texts = [f"{_text(key, inner)}:{_text(part, inner)}" for key, part in value.items()]
     else:
         texts = [_text(item, inner) for item in value]
-    more = [f"{name}={_text(part, inner)}" for name, part in held_beside(value).items()]
+    more = _beside(value, inner)
     # The order of a dict is kept: JAX flattens by sorted keys, but a kernel may iterate.
     return f"{kind}({','.join([*(sorted(texts) if isinstance(value, (set, frozenset)) else texts), *more])})"
+
+
+def _beside(value: object, inner: tuple[object, ...]) -> list[str]:
+    """Describe what an object holds beside its items or fields: a cache or a lock by its class."""
+    return [f"{name}={_told(part, inner)}" for name, part in held_beside(value).items()]
 
 
 def _function(fn: FunctionType, inner: tuple[object, ...]) -> str:
@@ -276,8 +281,9 @@ def _object(value: object, inner: tuple[object, ...]) -> str:
     """Describe an object by its class and its fields."""
     head = f"object({_text(type(value), inner)})"
     if dataclasses.is_dataclass(value):
-        parts = {field.name: getattr(value, field.name, None) for field in dataclasses.fields(value)}
-        return _call(head, inner, parts | held_beside(value))
+        fields = {field.name: getattr(value, field.name, None) for field in dataclasses.fields(value)}
+        beside = _beside(value, inner)
+        return _call(head, inner, fields) + (f"[{','.join(beside)}]" if beside else "")
     if rules(value):
         # The function, its rules and their options; the private rest is what functools.wraps copied.
         names = [name for name in vars(value) if not name.startswith("_")]

@@ -13,7 +13,6 @@ those that `may_change` are looked at again (`combinators.graphs.unchanged`).
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import dis
 import functools
@@ -25,6 +24,7 @@ import jax
 
 from combinators.kernels.code import (
     attribute_names,
+    attributes,
     held_beside,
     is_empty,
     is_library_function,
@@ -38,6 +38,7 @@ from combinators.kernels.reachable import is_library
 
 _JITTED = type(jax.jit(lambda: None))
 _PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes})
+_BUILT_IN = (tuple, list, dict, set, frozenset, str, bytes, int, float, complex)
 _SETTLED = "_tapestry_settled"
 """Marks a function whose variables nobody else can write."""
 
@@ -105,11 +106,12 @@ def _dataclass(value: Any, made: dict[int, Any]) -> Any:
     changed = {name: new for name, new in settled.items() if new is not parts[name]}
     if not changed:
         return value
-    if not beside and not _is_begun_by_more(type(value)):
+    if (not beside and not _is_begun_by_more(type(value))) or isinstance(value, _BUILT_IN):
         return dataclasses.replace(value, **changed)
-    # Its constructor would need what it was begun with, and gives nothing of what was written onto it afterwards.
-    new = copy.copy(value)
-    for name, part in changed.items():
+    # Its constructor would need what it was begun with, and gives nothing of what was written onto it afterwards; and
+    # its class may say of a copy that it is the object itself, which is somebody's.
+    new = object.__new__(cast("type[Any]", type(value)))
+    for name, part in (attributes(value) | changed).items():
         object.__setattr__(new, name, part)
     return new
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -56,6 +57,12 @@ class Written:
 
     def __call__(self, x: Any) -> Any:
         return self.inner(x) * self.scale  # type: ignore[attr-defined]
+
+
+@dataclasses.dataclass(frozen=True)
+class Alone(Written):
+    def __copy__(self) -> Alone:
+        return self
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,6 +130,22 @@ def test_what_is_written_later_counts(name: str) -> None:
     assert float(tp.Map(kernel, "n -> n")(X)[0]) == 2
     with_scale(kernel, 3.0)
     assert float(tp.Map(kernel, "n -> n")(X)[0]) == 3
+
+
+def test_what_has_no_structure_is_told_by_its_class() -> None:
+    for make in (lambda: Listed([1]), lambda: Written(jnp.sin)):
+        one, other = make(), make()
+        for held in (one, other):
+            object.__setattr__(held, "lock", threading.Lock())
+        assert fingerprint(one) == fingerprint(other)
+        assert tp.trace(tp.Map(reading(with_scale(one, 2.0)), "n -> n"), X).key
+
+
+def test_an_object_that_says_of_a_copy_that_it_is_itself_stays_as_it_is() -> None:
+    kernel = with_scale(Alone(local(3.0)), 2.0)
+    before = kernel.inner
+    assert float(tp.Map(kernel, "n -> n")(X)[0]) == 6
+    assert kernel.inner is before
 
 
 def test_what_a_property_keeps_does_not() -> None:
