@@ -308,10 +308,9 @@ def _changeable(value: Any, seen: dict[int, Any], *, read: bool = False) -> Iter
     elif callable(getattr(value, "__wrapped__", None)):
         yield from _changeable(value.__wrapped__, seen)
     elif dataclasses.is_dataclass(value):
-        beside = held_beside(value)
-        if beside or not _is_frozen(value):
+        if not _is_frozen(value):
             yield value
-        for each in beside.values():
+        for each in held_beside(value).values():
             yield from _changeable(each, seen, read=True)
         if not is_library(type(value).__module__):
             yield type(value)

@@ -34,10 +34,7 @@ class InPieces:
 
     def __call__(self, *rows: Any) -> Any:
         """Return the state of all elements."""
-        # Here, not at the top: a library that is imported need not load it.
-        from combinators.merging.careful import careful
-
-        return in_pieces(self.many, careful(leafwise(self.monoid.combine)), PIECE, rows)
+        return in_pieces(self.many, leafwise(self.monoid.combine), PIECE, rows)
 
 
 def in_pieces(

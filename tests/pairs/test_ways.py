@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import pytest
 
+import tapestry_jax as tp
 from combinators.equations import scanned
+from tests.pairs import ways
 from tests.pairs.pair import check, draw_pair
+from tests.pairs.programs import Program
 from tests.pairs.test_pairs import sample
 from tests.pairs.ways import WAYS, compare_by
 
@@ -34,6 +39,19 @@ def test_second_derivatives_are_those_of_the_program(number: int) -> None:
 @pytest.mark.parametrize("way", [way for way in WAYS if way != "second"])
 def test_other_derivatives_are_those_of_the_program(way: str, number: int) -> None:
     assert {*verdicts(f"w1/{number}", 1, way)} <= {"equal", "trivial", "refused"}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_planted_fault_is_found_in_each_way(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = ways.in_true_sizes
+
+    def wrong(program: Program, plan: tp.Plan) -> Any:
+        run = right(program, plan)
+        return lambda *args: [leaf + 0.01 * leaf**2 if leaf.dtype.kind == "f" else leaf for leaf in run(*args)]
+
+    assert verdicts("w1/2", 1, way) == ["equal"]
+    monkeypatch.setattr(ways, "in_true_sizes", wrong)
+    assert verdicts("w1/2", 1, way) == ["gradient"]
 
 
 def test_a_loop_that_ends_in_a_sum_reads_no_counter_of_the_loop_around_it() -> None:

@@ -47,6 +47,11 @@ AT: dict[str, tuple[Callable[..., Any], bool, bool]] = {
     "of a rule of JAX": (lambda x: jax.nn.relu(x.max()), False, False),
     "of a fold in a call": (lambda x: jnp.sqrt(jax.checkpoint(jnp.max)(x)), True, True),
     "of a choice": (lambda x: jnp.sqrt(jax.lax.cond(x[0] > 1, jnp.sin, jnp.cos, x)), True, True),
+    "of a choice that no cell makes": (
+        lambda x: jnp.sqrt(jax.lax.cond(jnp.bool_(True), jnp.sin, jnp.cos, x)),
+        True,
+        False,
+    ),
     "of sums by segment": (lambda x: jnp.sqrt(jax.ops.segment_sum(x, np.array([0, 1, 0, 1]), 2)), True, True),
     "of pieces": (lambda x: jnp.sqrt(jnp.split(x, 2)[1]), True, True),
     "of a matrix": (lambda x: jnp.linalg.cholesky(x.reshape(2, 2) + 2 * jnp.eye(2)), True, False),

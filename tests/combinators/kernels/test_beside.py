@@ -15,7 +15,7 @@ import pytest
 
 import tapestry_jax as tp
 from combinators.kernels.fingerprint import fingerprint
-from combinators.kernels.settled import may_change
+from combinators.kernels.settled import changeable, may_change
 
 X = np.ones(4, np.float32)
 Make = Callable[[float], Any]
@@ -130,6 +130,13 @@ def test_what_is_written_later_counts(name: str) -> None:
     assert float(tp.Map(kernel, "n -> n")(X)[0]) == 2
     with_scale(kernel, 3.0)
     assert float(tp.Map(kernel, "n -> n")(X)[0]) == 3
+
+
+def test_what_is_held_there_and_may_change_tells_two_apart() -> None:
+    held = [[1.0], [1.0]]
+    one, other, again = (with_scale(Written(jnp.sin), each) for each in (*held, held[0]))
+    assert fingerprint(one) == fingerprint(other)
+    assert changeable(one) == changeable(again) != changeable(other)
 
 
 def test_what_has_no_structure_is_told_by_its_class() -> None:

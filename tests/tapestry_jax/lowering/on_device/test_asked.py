@@ -16,15 +16,15 @@ from jax import lax
 
 import tapestry_jax as tp
 from combinators.operations import boxes
-from tapestry_jax.nnx.norms.statistics import CentralSums
-from tapestry_jax.nnx.rows import EntryOfBlock
+from tapestry_jax.nnx.experts.capacity import Collect
+from tapestry_jax.nnx.rows import Entry, EntryOfBlock, RowsOfBlock
 
 LOGITS, TARGETS = tp.TensorType({"seq": 6, "vocab": 11}), tp.TensorType({"seq": 6}, jnp.int32)
 ROWS = tp.TensorType({"row": 8, "embed": 4})
 SIZES = jax.ShapeDtypeStruct((3,), jnp.int32)
-QUERIES = tp.TensorType({"heads": 2, "queries": 1024, "d": 128})
-KEYS = tp.TensorType({"heads": 2, "keys": 1024, "d": 128})
-VALUES = tp.TensorType({"heads": 2, "keys": 1024, "e": 128})
+QUERIES = tp.TensorType({"heads": 2, "queries": 4096, "d": 128})
+KEYS = tp.TensorType({"heads": 2, "keys": 4096, "d": 128})
+VALUES = tp.TensorType({"heads": 2, "keys": 4096, "e": 128})
 
 
 @tp.program("heads queries d, heads keys d, heads keys e -> heads queries e")
@@ -51,8 +51,18 @@ PLANS: dict[str, tuple[Callable[[], tp.Graph], dict[str, Any], str]] = {
         "tpu",
     ),
     "rows of a table": (
-        lambda: tp.trace(tp.nnx.Embed(16, 4, rngs=nnx.Rngs(0)), TARGETS),
-        {"embed": "data"},
+        lambda: tp.trace(tp.Reduce(RowsOfBlock(8), "seq, row embed, @row -> seq embed", tp.monoids.Sum), TARGETS, ROWS),
+        {"row": "data"},
+        "cpu",
+    ),
+    "experts": (
+        lambda: tp.trace(
+            tp.Reduce(Collect(2), "choice [slot] e, [s] [k], [s] [k], @choice -> [s] e", tp.monoids.Sum),
+            tp.TensorType({"choice": 4, "slot": 2, "e": 3}),
+            tp.TensorType({"s": 5, "k": 2}, jnp.int32),
+            tp.TensorType({"s": 5, "k": 2}),
+        ),
+        {"choice": "data"},
         "cpu",
     ),
     "entries of logits": (
@@ -101,13 +111,19 @@ def test_those_of_others_are() -> None:
 
 
 @pytest.mark.usefixtures("_nobody_is_asked")
-def test_a_kernel_of_this_library_that_is_merged_otherwise_is() -> None:
-    merge = tp.Monoid(0.0, lambda a, b: jax.tree.map(jnp.add, a, b), commutative=True)
-    with pytest.raises((AssertionError, tp.SignatureError)):
-        lower(tp.trace(tp.Reduce(CentralSums((0,)), "row embed -> embed", merge), ROWS), {"row": "data"}, "cpu")
+def test_so_are_those_of_this_library_that_say_nothing_of_how_they_fold() -> None:
+    fold = tp.Reduce(Entry(), "seq vocab, seq -> seq", tp.monoids.Sum)
+    with pytest.raises(AssertionError, match="something is asked"):
+        lower(tp.trace(fold, LOGITS, TARGETS), {"vocab": "data"}, "cpu")
+
+
+def test_those_that_fold_by_another_monoid_are_refused() -> None:
+    with pytest.raises(tp.SignatureError, match="merged by another monoid"):
+        tp.trace(tp.Reduce(EntryOfBlock(11), "seq vocab, seq, @vocab -> seq", tp.monoids.Max), LOGITS, TARGETS)
 
 
 def lower(graph: tp.Graph, entries: dict[str, Any], platform: str) -> None:
     plan = tp.plan(graph, tp.mesh(data=2), entries, platforms=platform)
     structs = [node.results[0].struct for node in graph.inputs]
-    plan.compile().lower(*jax.tree.unflatten(graph.in_tree, structs))
+    # Traced, and no more: a kernel of Pallas for TPUs is lowered nowhere else.
+    jax.make_jaxpr(plan.compile().jitted)(*jax.tree.unflatten(graph.in_tree, structs))
