@@ -40,7 +40,7 @@ _JITTED = type(jax.jit(lambda: None))
 _PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes})
 _BUILT_IN = (tuple, list, dict, set, frozenset, str, bytes, int, float, complex)
 _SETTLED = "_tapestry_settled"
-"""Marks a function whose variables nobody else can write."""
+"""Marks a function whose variables nobody else can write, and a copy of one with rules of its own."""
 
 
 def settled(value: Any) -> Any:
@@ -81,12 +81,15 @@ def _settled(value: Any, made: dict[int, Any]) -> Any:
 
 def _with_rules(value: Any, made: dict[int, Any]) -> Any:
     """A copy of a function with rules of its own; a rule may call the function."""
-    if public_name(value) is not None:
+    own = rules(value)
+    # Of a copy there is no other copy: a monoid is settled, and then what merges by it.
+    if public_name(value) is not None or vars(value).get(_SETTLED) == own:
         return value
     new: Any = object.__new__(cast("Any", type(value)))
     made[id(value)] = new
-    parts = {name: _settled(part, made) for name, part in rules(value).items()}
+    parts = {name: _settled(part, made) for name, part in own.items()}
     vars(new).update(vars(value) | parts, __wrapped__=parts["fun"])
+    setattr(new, _SETTLED, parts)
     return new
 
 

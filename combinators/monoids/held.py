@@ -119,5 +119,6 @@ class Hold:
     def __call__(self, left: Any, right: Any) -> Any:
         """Return whether either is of anything, and the state."""
         (there1, first), (there2, second) = left, right
-        alone = choose(there1, first, second)
+        # What is of nothing has no slope, in either order.
+        alone = choose(there1, first, choose(there2, second, self.monoid.identity_for(second)))
         return there1 | there2, merge_chosen(self.monoid, there1 & there2, first, second, alone)

@@ -102,10 +102,13 @@ def _fails(shaped: Shaped, types: Sequence[Struct], claim: str) -> bool:
     assert operation.monoid is not None
     asked = [each for each in merges(shaped) if is_foreign(each.monoid)]
     merge: Callable[[State, State], State] = partial(combine_blocks, operation.monoid, shaped.state_tree, carrier)
-    if _is_of_its_parts(operation.monoid):
+    if own := _is_of_its_parts(operation.monoid):
         merge = partial(_by_parts, shaped, asked, _combined)
     else:
         asked = merges(shaped)
+
+    def turned(first: State, second: State) -> State:
+        return _by_parts(shaped, asked, _turned, first, second) if own else merge(second, first)
 
     def program(types: Sequence[Struct], sizes: dict[str, int]) -> Any:
         return program_at(operation.kernel, block_structs(shaped.signature, types, sizes))
@@ -119,7 +122,7 @@ def _fails(shaped: Shaped, types: Sequence[Struct], claim: str) -> bool:
         both = Claimed(3, lambda s: merge(merge(s[0], s[1]), s[2]), lambda s: merge(s[0], merge(s[1], s[2])))
         return merges_otherwise(boxed, both, over, None if over is None else [axes.index(over) for axes in carrier])
     if claim == COMMUTATIVE:
-        return merges_otherwise(boxed, Claimed(2, lambda s: merge(*s), lambda s: merge(s[1], s[0])))
+        return merges_otherwise(boxed, Claimed(2, lambda s: merge(*s), lambda s: turned(*s)))
     return merges_otherwise(boxed, Claimed(2, lambda s: merge(*s), lambda s: _by_parts(shaped, asked, _by_devices, *s)))
 
 
@@ -141,6 +144,10 @@ def _by_parts(shaped: Shaped, parts: Sequence[Merge], merge: Callable[..., State
 
 def _combined(part: Merge, axes: Sequence[Axes], pair: Sequence[State]) -> State:
     return combine_blocks(part.monoid, part.tree, axes, *pair)
+
+
+def _turned(part: Merge, axes: Sequence[Axes], pair: Sequence[State]) -> State:
+    return _combined(part, axes, pair[::-1])
 
 
 def _by_devices(part: Merge, axes: Sequence[Axes], pair: Sequence[State]) -> State:

@@ -301,6 +301,16 @@ def test_rules_of_batches_are_kept_and_told_apart() -> None:
     assert fingerprint(other) != fingerprint(first)
 
 
+@pytest.mark.parametrize("kernels", [_jvps, _jvps_that_call_it, _jvps_by_argument, _vjps])
+def test_what_is_settled_with_its_rules_is_settled_once(kernels: Callable[[], Iterator[Any]]) -> None:
+    kept = settled(next(kernels()))
+    assert settled(kept) is kept
+    # Who writes another rule onto it has another function.
+    kept.fun = lambda a: a
+    np.testing.assert_array_equal(settled(kept).fun(X), X)
+    assert settled(kept) is not kept
+
+
 def test_rules_that_were_equal_once_do_not_stand_in_for_each_other() -> None:
     def made(factor: list[float]) -> Any:
         kernel = jax.custom_jvp(lambda a: a * 2)

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
 
 import tapestry_jax as tp
 
@@ -56,6 +57,8 @@ NEARLY = tp.Monoid(-jnp.inf, lambda a, b: jnp.logaddexp(a, b) * 1.001)
 LINEAR = tp.Monoid((1.0, 0.0), lambda a, b: (a[0] * b[0], a[1] * b[0] + b[1]))
 KEEPING = tp.Monoid(0.0, first_that_is_not_zero)
 SAID = tp.Monoid(0.0, first_that_is_not_zero, commutative=True, name="first")
+NORM = tp.Monoid(0.0, jnp.hypot, commutative=True)
+IN_A_RECORD = tp.monoids.struct(a=tp.monoids.Max & NORM, b=tp.monoids.Min)
 
 SCANNED = "t -> t"
 FALSE: dict[str, tuple[Any, Any, str]] = {
@@ -78,6 +81,11 @@ FALSE: dict[str, tuple[Any, Any, str]] = {
     "a loop": (lambda x: tp.iterate(tp.Scan(HALF, SCANNED, over="t"), 2)(x), "d", "is not associative"),
     "nearly a sum of logarithms": (tp.scan(folded(NEARLY), SCANNED, over="t"), "d", "is not associative"),
     "stripes": (tp.fold(folded(SAID), "t -> "), tp.striped("d"), "declares commutative=True, and is not"),
+    "stripes, beside a sum": (
+        tp.fold(tp.Aggregator(lambda x: (x, x), tp.monoids.Sum & SAID, lambda s: s), "t -> "),
+        tp.striped("d"),
+        "declares commutative=True, and is not",
+    ),
     "a frame": (tp.fold(logs(2), "t -> "), "d", "does not merge as its parts or its frame do"),
     "a frame in stripes": (tp.fold(logs(2), "t -> "), tp.striped("d"), "its parts or its frame"),
 }
@@ -93,6 +101,15 @@ TRUE: dict[str, tuple[Any, Any]] = {
     "norms": (tp.Scan(tp.Monoid(0.0, jnp.hypot), SCANNED, over="t"), "d"),
     "an order that is kept": (tp.fold(folded(SAID), "t -> "), "d"),
     "a frame": (tp.fold(logs(1), "t -> "), tp.striped("d")),
+    # Parts that are asked stand beside others, which are not, and in stripes come in another order.
+    "stripes, beside a sum": (
+        tp.fold(tp.Aggregator(lambda x: (x, x), tp.monoids.Sum & NORM, lambda s: s), "t -> "),
+        tp.striped("d"),
+    ),
+    "stripes, in a record": (
+        tp.fold(tp.Aggregator(lambda x: {"a": (x, x), "b": x}, IN_A_RECORD, lambda s: s), "t -> "),
+        tp.striped("d"),
+    ),
 }
 
 
@@ -127,6 +144,49 @@ def test_what_merging_pulls_back_is_merged_in_any_order_too() -> None:
         else:
             with pytest.raises(tp.KernelError, match="is not associative"):
                 planned(arrow, "d")
+
+
+@jax.custom_vjp
+def with_its_rule(a: Any, b: Any) -> Any:
+    return a + b
+
+
+with_its_rule.defvjp(lambda a, b: (a + b, None), lambda _, g: (g, g))
+
+
+@jax.custom_jvp
+def norm(a: Any, b: Any) -> Any:
+    return jnp.sqrt(a * a + b * b)
+
+
+@norm.defjvp
+def _of_norm(primals: Any, tangents: Any) -> Any:
+    out = norm(*primals)
+    (a, b), (da, db) = primals, tangents
+    return out, (a * da + b * db) / jnp.where(out == 0, 1, out)
+
+
+BY_THEMSELVES = {
+    "backward": with_its_rule,
+    "forward": norm,
+    "stopped": lambda a, b: a + b + lax.stop_gradient(0 * a),
+    "chosen": lambda a, b: lax.cond(a > b, lambda: a + b, lambda: b + a),
+}
+
+
+@pytest.mark.parametrize("kind", ["by_key", "by_segment"])
+@pytest.mark.parametrize("name", BY_THEMSELVES)
+def test_what_merges_with_its_own_derivative_is_asked_where_states_are_empty(name: str, kind: str) -> None:
+    # A state of nothing has no slope, in whichever order it comes.
+    monoid = tp.Monoid(0.0, BY_THEMSELVES[name], commutative=True)
+    keyed = getattr(folded(monoid), kind)(None, 3)
+    labels = np.array([0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2], np.int32)
+    run = tp.plan(tp.trace(arrow := tp.fold(keyed, "t, t -> "), X, labels), tp.mesh(d=2), {"t": tp.striped("d")})
+    np.testing.assert_allclose(run.compile()(X, labels), arrow(X, labels), rtol=1e-5)
+    slopes = [
+        jax.grad(lambda x, run=run: (run(x, labels) * np.arange(1, 4)).sum())(X) for run in (run.compile(), arrow)
+    ]
+    np.testing.assert_allclose(*slopes, rtol=1e-5)
 
 
 def test_a_fold_of_few_cells_relies_on_what_single_cells_do() -> None:
