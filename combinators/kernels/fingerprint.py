@@ -10,7 +10,7 @@ import dataclasses
 import enum
 import functools
 import hashlib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextvars import ContextVar
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, cast
@@ -307,7 +307,7 @@ def _state(value: object) -> tuple[object, ...]:
     return (parts[1], state, list(items or ()), list(pairs or ()))
 
 
-def _call(head: str, inner: tuple[object, ...], parts: dict[str, object]) -> str:
+def _call(head: str, inner: tuple[object, ...], parts: Mapping[str, object]) -> str:
     """Join the description of a value with those of its parts."""
     return f"{head}({','.join(f'{name}={_text(part, inner)}' for name, part in parts.items())})"
 

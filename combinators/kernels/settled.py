@@ -110,7 +110,7 @@ def _dataclass(value: Any, made: dict[int, Any]) -> Any:
     if not changed:
         return value
     if (not beside and not _is_begun_by_more(type(value))) or isinstance(value, _BUILT_IN):
-        return dataclasses.replace(value, **changed)
+        return dataclasses.replace(cast("Any", value), **changed)
     # Its constructor would need what it was begun with, and gives nothing of what was written onto it afterwards; and
     # its class may say of a copy that it is the object itself, which is somebody's.
     new = object.__new__(cast("type[Any]", type(value)))
