@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterator
 
 from tapestry_jax.planning.asked import Asked
 from tapestry_jax.searching.candidates import asked_for, choice_of
-from tapestry_jax.searching.evaluated import Evaluated, Refused, estimate, evaluate, fits, held, weigh
+from tapestry_jax.searching.evaluated import Evaluated, Refused, evaluate, fits, held, weigh
 from tapestry_jax.searching.finding.altered import asked_around
 from tapestry_jax.searching.problem import Problem
 from tapestry_jax.searching.space import Choice, Space
@@ -35,7 +36,8 @@ class Energies:
         self.fitting: Choice | None = None
         self.weight_of_time = 1.0
         self._found: dict[Choice, Evaluated | None] = {}
-        self._ratios: list[float] = []
+        # By what is weighed, how far the guess was off; that it is right is where it begins.
+        self._ratios: dict[Asked | None, float] = {None: 0.0}
         self._before = len(problem.evaluated)
         self.lowest = lowest
 
@@ -52,7 +54,7 @@ class Energies:
         energy = self._energy(candidate)
         if energy < self.lowest and self._is_new(candidate):
             # What would be the best is weighed, and the estimates of others corrected by what comes out.
-            self._weigh(candidate)
+            weigh(self.problem, candidate)
             energy = self._energy(candidate)
         self._note(choice, candidate)
         if energy < self.lowest:
@@ -66,12 +68,14 @@ class Energies:
         return self._found[choice]
 
     def ranked(self, most: int) -> Iterator[Asked]:
-        """The cheapest that fits, then others by energy."""
+        """The cheapest that fits, then others by energy: as small as the guess was most too large so far."""
         fitting = None if self.fitting is None else self.candidate(self.fitting)
         if fitting is not None:
             yield fitting.asked
         found = {id(each): each for each in self._found.values() if each is not None}
-        yield from (each.asked for each in sorted(found.values(), key=self._energy)[:most])
+        factor = math.exp(min(self._ratios.values()))
+        ranked = sorted(found.values(), key=lambda each: self._energy(each, factor))
+        yield from (each.asked for each in ranked[:most])
 
     def _planned(self, choice: Choice) -> Evaluated | None:
         base = self.space.base
@@ -83,29 +87,30 @@ class Energies:
         found = asked if isinstance(asked, Refused) else evaluate(self.problem, asked)
         return found if isinstance(found, Evaluated) else None
 
-    def _energy(self, candidate: Evaluated) -> float:
+    def _energy(self, candidate: Evaluated, factor: float | None = None) -> float:
         time = self.weight_of_time * math.log(max(candidate.seconds, 1e-12))
         if self.problem.memory is None:
             return time
-        return time + _LACKING * max(0.0, math.log(max(self._memory(candidate), 1) / self.problem.memory))
+        return time + _LACKING * max(0.0, math.log(max(self._memory(candidate, factor), 1) / self.problem.memory))
 
-    def _memory(self, candidate: Evaluated) -> float:
+    def _memory(self, candidate: Evaluated, factor: float | None) -> float:
         if not self._is_new(candidate):
             return weigh(self.problem, candidate).total
-        factor = math.exp(sum(self._ratios) / len(self._ratios)) if self._ratios else 1.0
-        return max(factor * estimate(self.problem, candidate), held(self.problem, candidate))
+        # The middle one: of what is far off once, such as one kind of ring, nothing follows for others.
+        if factor is None:
+            factor = math.exp(statistics.median(self._ratios.values()))
+        return max(factor * candidate.guessed, held(self.problem, candidate))
 
     def _is_new(self, candidate: Evaluated) -> bool:
         return self.problem.memory is not None and candidate.asked not in self.problem.weighed
-
-    def _weigh(self, candidate: Evaluated) -> None:
-        guessed = max(estimate(self.problem, candidate), 1)
-        self._ratios.append(math.log(max(weigh(self.problem, candidate).total, 1) / guessed))
 
     def _note(self, choice: Choice, candidate: Evaluated) -> None:
         """Keep what is the cheapest that fits; what was not weighed is not known to."""
         if self._is_new(candidate):
             return
+        if self.problem.memory is not None and candidate.asked not in self._ratios:
+            guess = max(candidate.guessed, held(self.problem, candidate), 1)
+            self._ratios[candidate.asked] = math.log(max(weigh(self.problem, candidate).total, 1) / guess)
         before = None if self.fitting is None else self.candidate(self.fitting)
         if (before is None or candidate.seconds < before.seconds) and fits(self.problem, candidate):
             self.fitting = choice
