@@ -20,6 +20,7 @@ from tapestry_jax.lowering.devices import (
     is_compile_only,
     is_traced,
     only_compiles,
+    refuse_calls,
     require_running,
     require_sendable,
 )
@@ -148,6 +149,7 @@ def build(schedule: Schedule, mesh: Any) -> Any:
 
     def run(*args: Any) -> Any:
         check_ambient_mesh(mesh)
+        refuse_calls(mesh)
         leaves = [
             _stored(jax.numpy.asarray(leaf, slot.type.dtype), slot, schedule, mesh)
             for leaf, slot in zip(planned_arguments(schedule, args), slots, strict=True)

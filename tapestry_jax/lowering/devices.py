@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,6 +12,9 @@ from jax.sharding import Mesh
 from combinators.errors import MeshError, PlanError, message
 from combinators.index_space.tensor_type import TensorType
 
+# Where JAX begins to trace a jitted function: to call it, or to look at it.
+_ENTRIES, _CALLED = "jax._src.pjit", "cache_miss"
+_TRACED = frozenset(("jit_trace", "jit_lower", "jit_eval_shape"))
 _TWO_BITS = frozenset(("int2", "uint2"))
 
 
@@ -49,6 +53,28 @@ def require_running(mesh: Any) -> Mesh:
     if is_compile_only(mesh):
         raise only_compiles(mesh)
     return mesh
+
+
+def refuse_calls(mesh: Any) -> None:
+    """Refuse compile-only devices where a function of `jax.jit` is called, and not traced or lowered alone.
+
+    JAX traces for both, compiles, and then ends in an AttributeError of its own. Only the stack tells them apart, by
+    names that are JAX's own; where these are others, or it was traced before, that error is what is seen.
+
+    Raises:
+      MeshError: where what is traced here would run.
+    """
+    if is_compile_only(mesh) and _is_called():
+        raise only_compiles(mesh)
+
+
+def _is_called() -> bool:
+    frame, entries = inspect.currentframe(), set[str]()
+    while frame is not None:
+        if frame.f_globals.get("__name__") == _ENTRIES:
+            entries.add(frame.f_code.co_name)
+        frame = frame.f_back
+    return _CALLED in entries and _TRACED.isdisjoint(entries)
 
 
 def only_compiles(mesh: Mesh) -> MeshError:

@@ -21,6 +21,16 @@ RUN: dict[str, Callable[[Any], Any]] = {
     "its pullback": lambda run: jax.vjp(run, X),
     "forwards": lambda run: jax.jvp(run, (X,), (X,)),
     "of many": lambda run: jax.vmap(run)(np.ones((2, 8), np.float32)),
+    "jitted": lambda run: jax.jit(run)(X),
+    "a step": lambda run: jax.jit(lambda x: x - jax.grad(run)(x))(X),
+    "jitted twice": lambda run: jax.jit(jax.jit(run))(X),
+}
+LOOKED_AT: dict[str, Callable[[Any], Any]] = {
+    "lowered": lambda run: jax.jit(run).lower(X),
+    "traced": lambda run: jax.jit(jax.jit(run)).trace(X),
+    "its program": lambda run: jax.make_jaxpr(jax.jit(jax.grad(run)))(X),
+    "its types": lambda run: jax.eval_shape(jax.jit(run), X),
+    "its types while another is called": lambda run: jax.jit(lambda x: x + jax.eval_shape(run, X).ndim)(X),
 }
 
 
@@ -32,6 +42,11 @@ def planned(machine: str, **given: Any) -> tp.Plan:
 def test_a_program_that_only_compiles_says_so_where_it_should_run(name: str, machine: str) -> None:
     with pytest.raises(tp.MeshError, match="these devices only compile: they hold no arrays and run nothing"):
         RUN[name](planned(machine).compile())
+
+
+@pytest.mark.parametrize("name", LOOKED_AT)
+def test_what_runs_nothing_is_let_through(name: str, machine: str) -> None:
+    LOOKED_AT[name](planned(machine).compile())
 
 
 def test_a_plan_for_cpus_holds_kernels_that_all_machines_run(machine: str) -> None:
