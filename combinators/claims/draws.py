@@ -17,7 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from combinators.claims.cut import Parts
-from combinators.declared.drawn import about, drawn, moved, planted, scaled, shifted, stay, streaked, tied
+from combinators.declared.compared import rounds
+from combinators.declared.drawn import about, drawn, moved, planted, scaled, shifted, stay, streaked, tied, totalled
 from combinators.declared.numbers import number_of, said
 from combinators.declared.preconditions import looks_for_infinities
 from combinators.declared.runnable import cells_of
@@ -133,6 +134,23 @@ def _about_numbers(
                 found = [each if still else about(each, number, sides, rng, at) for each, at, still in trios]
             # Moved by a little, what was at it is so no longer.
             yield found, _unmoved if 0 in (*sides, *beside) else moved
+    # Sums of few bits stand still, or are what is left of cancelled ones.
+    if not rounds(program):
+        yield from _totals(signature, parts, [each for each in numbers if each], ends)
+
+
+def _totals(
+    signature: Signature, parts: Parts, numbers: Sequence[float], ends: Sequence[list[tuple[int, int]]]
+) -> Iterator[tuple[list[Any], Move]]:
+    """Operands whose sums lie at a number, then whose means do: those of all cells, and those of the first box."""
+    program = parts.programs[tuple(parts.sizes.values())]
+    fixed = stay(signature, program)
+    whole = [[(axis, aval.shape[axis]) for axis, _ in cut] for aval, cut in zip(program.in_avals, ends, strict=True)]
+    for number, places in itertools.product(numbers, (whole, ends)):
+        counts = [math.prod(place for _, place in each) or 1 for each in places]
+        for arrays, share in itertools.product(drawn(signature, program, parts.sizes, 1), (counts, [1] * len(counts))):
+            few = zip(arrays, places, share, fixed, strict=True)
+            yield [each if still else totalled(each, number, at, count) for each, at, count, still in few], moved
 
 
 def _far(program: Any) -> Iterator[float]:
@@ -143,7 +161,10 @@ def _far(program: Any) -> Iterator[float]:
     said = [*numbers_of(program, lambda equation: equation.primitive.name in _SHIFTING)]
     held = [np.ravel(each) for each in getattr(program, "consts", ()) if np.size(each) <= _SMALL and np.isrealobj(each)]
     said += [float(number) for each in held if each.dtype.kind in "fiu" for number in each]
-    yield from sorted({number for number in said if _FAR_FROM <= abs(number) < math.inf}, key=abs)
+    # Those that other draws come close to, by chance, are last.
+    yield from sorted(
+        {each for each in said if _BEYOND <= abs(each) < math.inf}, key=lambda each: (abs(each) < _FAR_FROM, abs(each))
+    )
 
 
 def _ends(signature: Signature, parts: Parts) -> list[list[tuple[int, int]]]:
@@ -179,8 +200,9 @@ def numbers_of(program: Any, of: Callable[[Any], bool], given: Mapping[Any, Any]
 
 
 _SHIFTING = frozenset(("add", "div", "mul", "rem", "sub"))
-_FAR, _FAR_FROM, _SMALL = 2, 64.0, 16
-"""How many far numbers are drawn about, from where they are far, and of how many constants they are looked for."""
+_FAR, _FAR_FROM, _BEYOND, _SMALL = 4, 64.0, 8.0, 16
+"""How many far numbers are drawn about, from where they are far, and beyond what is drawn by itself, and of how many
+constants they are looked for."""
 
 Way = tuple[Sequence[float], Callable[[float], list[Any]]]
 """Some steps, and what gives operands at each of them and between."""

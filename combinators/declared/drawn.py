@@ -163,6 +163,22 @@ def about(
     return array
 
 
+def totalled(array: Any, number: float, places: Sequence[tuple[int, int]], count: int) -> Any:
+    """Floats of which so many cells in a row come to a number, along axes from their begin to some places.
+
+    Args:
+      array: what is shifted as a whole; all else than floats stays as it is.
+      number: that the sum of `count` cells comes to.
+      places: axes, and where the cells end that are looked at.
+      count: of 1 it is their mean.
+    """
+    if not jnp.issubdtype(array.dtype, jnp.inexact) or not array.size or not places:
+        return array
+    begin = array[tuple(slice(dict(places).get(axis)) for axis in range(array.ndim))].astype(np.float64)
+    mean = begin.mean(tuple(axis for axis, _ in places), keepdims=True)
+    return (array + (number / count - mean)).astype(array.dtype)
+
+
 def _within(numbers: Any, dtype: Any) -> Any:
     """Numbers of a dtype, the nearest ones where it has no such."""
     if jnp.issubdtype(dtype, jnp.inexact):

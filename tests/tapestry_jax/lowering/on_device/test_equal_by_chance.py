@@ -198,6 +198,16 @@ FOLDS_WRONG |= {
     # Nothing is compared.
     "a bump": added(lambda s: 1e6 * jnp.exp(-(((s - 1e6) / 1e6) ** 2))),
     "a bend": added(lambda s: jnp.sqrt((s - 1e6) ** 2 + 1)),
+    # Between what is drawn by itself and what is far, and narrower than steps of what is drawn there.
+    "a bump nearby": added(lambda s: jnp.exp(-((s - 50) ** 2))),
+    "a narrow bump": added(lambda s: jnp.exp(-100 * (s - 20) ** 2)),
+    "a narrow bump far off": added(lambda s: 10 * jnp.exp(-((s - 3000) ** 2))),
+    "a narrow bump of the largest": (
+        lambda x: x.max(0) + 30 * jnp.exp(-100 * (x.max(0) - 20) ** 2),
+        "n [c] -> [c]",
+        "n",
+        Max,
+    ),
     "the range of float16": added(lambda s: 1e6 * jnp.isinf((s * 0.065).astype(jnp.float16))),
     "a domain": added(lambda s: 1e6 * jnp.isnan(jnp.arcsin(s / 1e6))),
     "a pole": added(lambda s: 1e6 / (1 + (s - 1e6) ** 2)),
