@@ -90,10 +90,14 @@ def fsdp(
 
 
 def stored_over(plan: Plan, axes: Sequence[str], *, smallest: int) -> dict[str, Entries]:
-    """The layouts that `fsdp` would choose beside those that were asked for, by name; empty where it would refuse."""
+    """The layouts that `fsdp` would choose beside those that were asked for, by name; empty where it would refuse.
+
+    Also of what is read in pieces over these axes and does not divide: stored along its own axis it would lie whole.
+    """
     shape = MeshShape.of(plan.mesh)
     kept = dict(plan.inputs)
-    found = _stored(plan, shape, shape.real(axes), None, smallest, padded=False) if shape.real(axes) else ()
+    real = shape.real(axes)
+    found = _stored(plan, shape, real, None, smallest, padded=False, uneven=True) if real else ()
     return {name: layout for name, layout in found if name not in kept}
 
 
@@ -177,13 +181,21 @@ def _stored(
     smallest: int,
     *,
     padded: bool,
+    uneven: bool = False,
 ) -> Iterator[tuple[str, Entries]]:
-    """The name of every parameter that can be stored over `axes`, and its whole layout."""
+    """The name of every parameter that can be stored over `axes`, and its whole layout.
+
+    What the program reads in pieces over `axes` is none, but for what lies whole since it is `uneven`, if asked for.
+    """
     for node, number in zip(plan.graph.inputs, plan.schedule.inputs, strict=True):
         kind, read, layout = node.results[0], _first_read(plan, number), plan.schedule.slots[number].layout
         chosen = only is None or any(is_inside(node.name, name) for name in only)
         layout = read if padded else layout
-        if not chosen or not _is_parameter(kind, read, axes, smallest) or not _is_named(kind, layout):
+        if (
+            not chosen
+            or not _is_parameter(kind, layout if uneven else read, axes, smallest)
+            or not _is_named(kind, layout)
+        ):
             continue
         looped = _looped_axes(plan.graph, Ref(plan.graph.nodes.index(node), 0))
         place = _place(kind, read, layout, mesh, axes, looped, padded=padded)
@@ -199,8 +211,8 @@ def _written(size: int, axes: tuple[str, ...], mesh: MeshShape) -> tuple[Item, .
     return axes if size % mesh.size(axes) == 0 else (Padded(axes),)
 
 
-def _is_parameter(kind: TensorType, read: Layout, axes: tuple[str, ...], smallest: int) -> bool:
-    return is_inexact(kind.dtype) and math.prod(kind.shape) >= smallest and not read.axes & set(axes)
+def _is_parameter(kind: TensorType, lies: Layout, axes: tuple[str, ...], smallest: int) -> bool:
+    return is_inexact(kind.dtype) and math.prod(kind.shape) >= smallest and not lies.axes & set(axes)
 
 
 def _is_named(kind: TensorType, layout: Layout) -> bool:

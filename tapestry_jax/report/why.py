@@ -167,7 +167,7 @@ def _with(ops: Sequence[tuple[str, Entries]], path: str, exception: Entries) -> 
 
 
 def _is_so(graph: Graph, asked: Asked, mesh: MeshShape, path: str, exception: Entries) -> bool:
-    """Whether the plan says the same of all operations and loops there."""
+    """Whether the plan says the same of all operations and loops there; where it says nothing they follow others."""
     placer = asked.placer(mesh)
     found: list[tuple[Item, ...]] = []
     expected: list[tuple[Item, ...]] = []
@@ -176,6 +176,8 @@ def _is_so(graph: Graph, asked: Asked, mesh: MeshShape, path: str, exception: En
             names = [node.over] if isinstance(node, Loop) else [name for _, name in node.names]
             for dim, items in exception:
                 if dim in names:
+                    if placer.is_free(dim, place.path):
+                        return False
                     found.append(placer.asked(dim, place.path))
                     expected.append(items)
     return found == expected

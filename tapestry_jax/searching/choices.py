@@ -43,7 +43,7 @@ def _of_dimensions(problem: Problem) -> Iterator[Variable]:
     for name, size in sizes.items():
         if name in fixed or size < 2:
             continue
-        together = tuple(each for each in subsets(axes) if problem.shape.size(each) <= size)
+        together = tuple(each for each in subsets(axes) if problem.shape.shortens(size, each))
         if together:
             yield Variable("axes", name, (), (None, *together))
             yield Variable("ring", name, (), (None, *axes))

@@ -67,6 +67,12 @@ class MeshShape:
         """Those of `axes` that have more than one device, or turn."""
         return tuple(axis for axis in axes if self.size((axis,)) > 1)
 
+    def shortens(self, size: int, axes: Iterable[str]) -> bool:
+        """Whether each of `axes` makes the pieces of `size` cells shorter: there may be fewer cells than devices."""
+        along = tuple(axes)
+        pieces = self.size(along)
+        return all(-(-size // pieces) < -(-size // (pieces // self.size((axis,)))) for axis in along)
+
     def __str__(self) -> str:
         return " x ".join(f"{name}={size}" for name, size in self.axes)
 

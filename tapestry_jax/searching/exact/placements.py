@@ -57,5 +57,5 @@ def spreads(axes: Sequence[str], sizes: Sequence[int], mesh: MeshShape) -> Itera
     """Every way to put mesh axes on dimensions, each on one or none, in every order of those that share one."""
     for targets in itertools.product(range(-1, len(sizes)), repeat=len(axes)):
         own = [tuple(axis for axis, at in zip(axes, targets, strict=True) if at == dim) for dim in range(len(sizes))]
-        if all(mesh.size(each) <= size for each, size in zip(own, sizes, strict=True) if each):
+        if all(mesh.shortens(size, each) for each, size in zip(own, sizes, strict=True)):
             yield from itertools.product(*(itertools.permutations(each) for each in own))

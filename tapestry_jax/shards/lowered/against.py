@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import field, replace
 from typing import Any
 
@@ -166,7 +166,11 @@ class _Walk:
             yield tuple(turns for part in chosen for turns in part)
 
     def _queues(self, path: str, loops: Sequence[str]) -> Iterator[Queue]:
-        for context in self._contexts(loops, path):
+        yield from self._asked(path, self._contexts(loops, path))
+
+    def _asked(self, path: str, contexts: Iterable[Context]) -> Iterator[Queue]:
+        """What is sent at a path in some loops; of a further pass, where something is left."""
+        for context in contexts:
             if self.only is None or (path, context) in self.only:
                 yield Queue(path, self.found.sent.get((path, context), []))
 
@@ -184,8 +188,8 @@ class _Walk:
             known = self.shared.kinds[loops[-1]]
             if known.count == 1:
                 return
-            for context in self._contexts(loops[:-1], path):
-                queue = Queue(path, self.found.sent.get((path, (*context, known.count - 1)), []))
+            around = self._contexts(loops[:-1], path)
+            for queue in self._asked(path, [(*context, known.count - 1) for context in around]):
                 take_move(self.shared, step, source, result, kind, queue)
             return
         for queue in self._queues(path, loops):

@@ -15,6 +15,10 @@ from tapestry_jax.report.why import CHOSEN, SAME, TARGET, TIE, UNAVAILABLE
 
 MESH = AbstractMesh((2, 4), ("data", "model"))
 linear = tp.einsum("b k, k n -> b n")
+negative, doubled = (
+    tp.Map(jnp.negative, "t c -> t c", name="negative"),
+    tp.Map(lambda x: 2 * x, "t c -> t c", name="doubled"),
+)
 
 
 @tp.program("batch embed, embed mlp, mlp embed -> batch embed")
@@ -55,6 +59,17 @@ def test_an_exception_that_is_cheaper_says_so():
 def test_a_plan_that_is_as_asked_says_so(path: str, wanted: dict[str, Any]):
     found = MEGATRON.why(path, wanted, "v5p")
     assert (found.verdict, found.chosen, found.changed) == (SAME, found.target, ())
+
+
+def test_what_nothing_was_said_of_follows_its_argument_and_whole_is_another_plan():
+    graph = tp.trace(lambda x: doubled(negative(x)), tp.TensorType({"t": 4096, "c": 4096}))
+    ops, inputs = {"doubled": {"c": "model"}}, {"x": {"c": "model"}}
+    plan = tp.plan(graph, MESH, {}, ops=ops, inputs=inputs)
+    found = plan.why("negative", {"c": None}, "h100")
+    by_hand = tp.plan(graph, MESH, {}, ops={**ops, "negative": {"c": None}}, inputs=inputs)
+    assert found.verdict == CHOSEN and found.target == by_hand.cost("h100").seconds > 2 * found.chosen
+    # Of what lies whole anyway it is as asked.
+    assert plan.why("negative", {"t": None}, "h100").verdict == SAME
 
 
 def test_equal_prices_are_a_tie():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import pytest
 from jax.sharding import AbstractMesh
 
@@ -34,3 +35,20 @@ def test_where_memory_binds_few_operations_are_solved_for_as_well(seed: int):
     assert found.memory(grad=True).total <= MEMORY
     assert found.cost(grad=True).seconds <= solved.cost(grad=True).seconds * (1 + 1e-9)
     assert found.gap is not None
+
+
+@pytest.mark.parametrize("method", ["auto", "milp", "exhaustive", "anneal"])
+@pytest.mark.parametrize(("rows", "sizes"), [(6, {"data": 8}), (60, {"data": 8, "model": 8})])
+def test_fewer_rows_than_devices_are_cut(method: str, rows: int, sizes: dict[str, int]):
+    if method in ("auto", "milp"):
+        pytest.importorskip("highspy")
+    ordered = tp.Map(lambda x: jnp.sort(x, -1), "b [t] -> b [t]")
+    total = tp.fold(tp.aggregators.Sum(), "b t -> b")
+    graph = tp.trace(lambda x: total(ordered(x)), tp.TensorType({"b": rows, "t": 2**22}))
+    mesh = AbstractMesh(tuple(sizes.values()), tuple(sizes))
+    axes = tuple(sizes)
+    for grad, inputs in ((False, {}), (True, {"x": {"t": axes}})):
+        # What does not divide would lie whole on every device, and so would its gradient.
+        by_hand = tp.plan(graph, mesh, {"b": axes}, inputs=inputs)
+        found = tp.search(graph, mesh, "h100", method=method, grad=grad)
+        assert found.cost("h100", grad).seconds <= by_hand.cost("h100", grad).seconds * (1 + 1e-9)

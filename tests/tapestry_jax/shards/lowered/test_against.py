@@ -77,6 +77,18 @@ def test_drawn_plans_that_were_alarms_are_none(pair: str) -> None:
     plan.shards().verify_lowered(plan.compile().jaxpr(), cells=True)
 
 
+def test_a_ring_behind_a_scan_whose_totals_are_found_first_sends_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The pass for totals runs none of it, and is held against what is left.
+    scanned, product = tp.scan(tp.aggregators.Sum(), "t c -> t c", over="t"), tp.einsum("t c, c d -> t d")
+    graph = tp.trace(lambda x, w: product(scanned(x), w), *types({"t": 16, "c": 16}, {"c": 16, "d": 8}))
+    plan = tp.plan(graph, tp.mesh(z=2, y=2), {"t": ("z", tp.chunks(2)), "c": tp.ring("y"), "d": "y"})
+    plan.shards().verify_lowered(plan.compile().jaxpr())
+    monkeypatch.setattr(region, "permute_over", lambda value, *_: value)
+    jaxpr = tp.plan(graph, plan.mesh, dict(plan.entries)).compile().jaxpr()
+    with pytest.raises(tp.PlanError, match="goes round `y`, and the lowered program sends nothing more"):
+        plan.shards().verify_lowered(jaxpr)
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [
