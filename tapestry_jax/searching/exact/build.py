@@ -20,7 +20,7 @@ from tapestry_jax.planning.prediction.flow import Flow, flow_of_body
 from tapestry_jax.planning.pricing.converted import converting_bytes, is_converted
 from tapestry_jax.planning.pricing.overlapped import share_of_layers
 from tapestry_jax.planning.scheduling.reads import operand_layouts
-from tapestry_jax.planning.scheduling.schedule import Repeat, Run, Schedule
+from tapestry_jax.planning.scheduling.schedule import Repeat, Run, Schedule, Slot
 from tapestry_jax.searching.exact.classes import classes
 from tapestry_jax.searching.exact.homes import (
     Chosen,
@@ -106,10 +106,12 @@ class Builder:
         layouts = [fixed] if fixed is not None else even_layouts(kind.shape, named, self.mesh, self.prices.axes)
         turns = _turns_of(schedule, slot)
         layouts = [layout for layout in layouts if all(layout.cuts[at] is None for at in turns)]
-        copies = 1 + scope.flow.carries_gradient(slot)
-        held = [float(copies * schedule.slots[slot].bytes_in(layout)) for layout in layouts]
+        copies = 1 + (has_gradient := scope.flow.carries_gradient(slot))
+        early = 1 + (has_gradient and not _is_lent(scope, slot))
+        sizes = [float(schedule.slots[slot].bytes_in(layout)) for layout in layouts]
         options = tuple(Option(layout=layout) for layout in layouts)
-        pick = self.picks.pick(Chosen("input", (name,), options), [0.0] * len(layouts), held)
+        held, after = ([each * size for size in sizes] for each in (early, copies))
+        pick = self.picks.pick(Chosen("input", (name,), options), [0.0] * len(layouts), held, after=after)
         return Home(pick, tuple(layouts), given=True)
 
     # Scopes
@@ -300,6 +302,24 @@ class Builder:
         known = self._values.get(alike)
         value = known[0] if known is not None else value_between(self.prices, scope, slot, home, readings, room)
         self._values[alike] = value, 1 if known is None else known[1] + 1
+
+
+def _is_lent(scope: Scope, slot: int) -> bool:
+    """Whether what is kept may lie where the gradient of an argument is written in the end, as large as it may be.
+
+    Loops write gradients all along, and in the place of a smaller one nothing fits.
+    """
+    slots, made = scope.schedule.slots, [0]
+    for step in scope.schedule.steps:
+        if isinstance(step, Run):
+            made += (_bytes(slots[each]) for each in step.results if scope.flow.carries_gradient(each))
+        elif slot in step.operands:
+            return False
+    return _bytes(slots[slot]) >= max(made)
+
+
+def _bytes(slot: Slot) -> int:
+    return math.prod(slot.type.shape) * slot.type.dtype.itemsize
 
 
 def _turns_of(schedule: Schedule, slot: int) -> set[int]:

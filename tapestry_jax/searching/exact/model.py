@@ -26,9 +26,11 @@ class Pick:
       path: of it.
       seconds: of each option, where all is fused that can be.
       excess: of each option, the seconds more that it takes where nothing is fused.
-      held: of each option, the bytes that stay on a device until the end.
+      held: of each option, the bytes that stay on a device until the backward pass.
       rooms: passes of loops, and of each option the seconds in them behind which something may be sent, then the share
         of `excess` that is in them too.
+      after: of each option, the bytes on a device in the end; nothing where it says nothing of that. What is held may
+        lie where gradients are written in the end.
     """
 
     path: str
@@ -36,6 +38,7 @@ class Pick:
     excess: tuple[float, ...]
     held: tuple[float, ...]
     rooms: tuple[tuple[int, tuple[float, ...], float], ...] = ()
+    after: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -124,13 +127,14 @@ class Model:
         return total + sum(max(seconds, 0.0) for seconds in late.values())
 
     def held(self, choice: Sequence[int]) -> float:
-        """Bytes that stay on a device until the end, or until the backward pass."""
+        """Bytes that stay on a device until the backward pass, or that are there in the end, what is more."""
         total = sum(pick.held[at] for pick, at in zip(self.picks, choice, strict=True))
+        after = sum(pick.after[at] for pick, at in zip(self.picks, choice, strict=True) if pick.after)
         for value in self.values:
             made = value.labels[choice[value.maker]]
             pairs = [(made, each.labels[choice[each.pick]]) for each in value.readers if each.keeps]
             total += sum(value.sizes[each] for each in {value.kept[pair] for pair in pairs if pair in value.kept})
-        return total
+        return max(total, after)
 
 
 def undominated(model: Model) -> Model:

@@ -21,18 +21,25 @@ class Picks:
         self._seconds: list[list[float]] = []
         self._excess: list[list[float]] = []
         self._held: list[list[float]] = []
+        self._after: list[list[float]] = []
         self._count: list[int] = []
         self._rooms: list[list[tuple[int, list[float], float]]] = []
         self._more: list[list[tuple[float, float]]] = []
 
     def pick(
-        self, chosen: Chosen, seconds: Sequence[float], held: Sequence[float], excess: Sequence[float] = ()
+        self,
+        chosen: Chosen,
+        seconds: Sequence[float],
+        held: Sequence[float],
+        excess: Sequence[float] = (),
+        after: Sequence[float] = (),
     ) -> int:
         """A new one, and what each of its options takes; `excess` besides, unless it runs as one kernel with others."""
         self.chosen.append(chosen)
         self._seconds.append(list(seconds))
         self._excess.append(list(excess) or [0.0] * len(seconds))
         self._held.append(list(held))
+        self._after.append(list(after))
         self._count.append(1)
         self._rooms.append([])
         self._more.append([(0.0, 0.0)] * len(seconds))
@@ -55,10 +62,12 @@ class Picks:
 
     def least_held(self) -> float:
         """Bytes that stay on a device at least, whatever is chosen, without what lies between picks."""
-        return sum(min(self._held_by(number)) for number in range(len(self.chosen)))
+        held = sum(min(self._held_by(number)) for number in range(len(self.chosen)))
+        after = (min(self._after_of(number), default=0.0) for number in range(len(self.chosen)))
+        return max(held, sum(after))
 
     def least_given(self) -> float:
-        """Of those the bytes of arguments, and of their gradients, which are there all the time."""
+        """Of those the bytes of arguments, and of gradients of what loops read, which are there all the time."""
         return sum(min(self._held_by(number)) for number, each in enumerate(self.chosen) if each.kind == "input")
 
     def made(self) -> tuple[Pick, ...]:
@@ -74,7 +83,11 @@ class Picks:
             tuple(times * each for each in self._excess[number]),
             self._held_by(number),
             tuple((at, tuple(times * each for each in rooms), share) for at, rooms, share in self._rooms[number]),
+            self._after_of(number),
         )
+
+    def _after_of(self, number: int) -> tuple[float, ...]:
+        return tuple(self._count[number] * each for each in self._after[number])
 
     def _held_by(self, number: int) -> tuple[float, ...]:
         times, more = self._count[number], self._more[number]

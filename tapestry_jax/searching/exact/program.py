@@ -192,14 +192,26 @@ def _balanced(rows: Rows, flows: dict[Pair, int], end: int, labels: Sequence[int
 
 
 def _within(rows: Rows, model: Model, options: list[list[int]], memory: float, kept: list[tuple[int, float]]) -> None:
-    """What stays on a device fits."""
-    least = sum(min(pick.held) for pick in model.picks)
+    """What stays on a device fits, and what is there in the end."""
+    picks = list(zip(model.picks, options, strict=True))
+    _fit(rows, [(own, pick.held) for pick, own in picks], memory, kept)
+    if any(pick.after != pick.held for pick in model.picks if pick.after):
+        _fit(rows, [(own, pick.after) for pick, own in picks if pick.after], memory, ())
+
+
+def _fit(
+    rows: Rows,
+    listed: Sequence[tuple[list[int], Sequence[float]]],
+    memory: float,
+    kept: Sequence[tuple[int, float]],
+) -> None:
+    least = sum(min(sizes) for _, sizes in listed)
     unit = max(memory, 1.0)
     terms = [
-        (each, (held - min(pick.held)) / unit)
-        for pick, own in zip(model.picks, options, strict=True)
-        for each, held in zip(own, pick.held, strict=True)
-        if held > min(pick.held)
+        (each, (size - min(sizes)) / unit)
+        for own, sizes in listed
+        for each, size in zip(own, sizes, strict=True)
+        if size > min(sizes)
     ]
     terms += ((each, size / unit) for each, size in kept)
     rows.row(terms, -math.inf, (memory - least) / unit)
