@@ -101,10 +101,6 @@ FALSE: dict[str, tuple[Any, dict[str, int]]] = {
         tp.fold(tp.Aggregator(jnp.abs, tp.monoids.Sum, jnp.negative, partial(jnp.var, axis=0)), FOLDED),
         {"rows": 3},
     ),
-    "a difference": (
-        tp.fold(tp.Aggregator(jnp.abs, tp.Monoid(0.0, jnp.subtract), jnp.negative), FOLDED),
-        {"rows": 3},
-    ),
 }
 
 

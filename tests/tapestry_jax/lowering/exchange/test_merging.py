@@ -65,6 +65,11 @@ FALSE: dict[str, tuple[Any, Any, str]] = {
     "half of both": (tp.scan(folded(HALF), SCANNED, over="t"), "d", "is not associative"),
     "in chunks": (tp.Scan(HALF, SCANNED, over="t"), tp.chunks(3), "is not associative"),
     "JAX's difference": (tp.Scan(tp.Monoid(0.0, jnp.subtract), SCANNED, over="t"), "d", "is not associative"),
+    "a fold of differences": (
+        tp.fold(tp.Aggregator(jnp.abs, tp.Monoid(0.0, jnp.subtract), jnp.negative), "t -> "),
+        "d",
+        "is not associative",
+    ),
     "the other way round": (
         tp.Scan(tp.monoids.dual(tp.Monoid(0.0, jnp.subtract)), SCANNED, over="t"),
         "d",

@@ -53,6 +53,14 @@ PLANS = (
     (5, {"x": tp.striped("m")}),
 )
 
+# By number and whether something opaque is in them. Of some no numbers choose otherwise: what is below 4, or the larger
+# of it and 5, is compared with 5. Others drop a NaN, for which is asked where an infinity is said: of `where(top > c,
+# top, c)` boxes and the whole come to other numbers then. They are refused, the first though they are right.
+REFUSED = {
+    *((number, False) for number in (9, 15, 44, 47, 57, 78, 79, 89, 95)),
+    *((number, True) for number in (5, 15, 19, 26, 28, 39, 47, 50, 58, 64, 72, 75, 77, 80, 82, 84, 94, 98)),
+}
+
 
 def drawn(draws, opaque):
     before, reduced = draws.choice(sorted(BEFORE)), draws.choice(sorted(REDUCED))
@@ -79,6 +87,10 @@ def test_gradients_at_ties_of_kernels_around_an_extremum(number, opaque):
     devices, entries = draws.choice(PLANS)
     graph = tp.trace(arrow, tp.TensorType({"x": len(rows), "c": 3}))
     run = tp.plan(graph, tp.mesh(m=devices), entries).compile().jitted
+    if (number, opaque) in REFUSED:
+        with pytest.raises(tp.KernelError, match="is not right for a box of any size"):
+            jax.eval_shape(run, rows)
+        return
     weights = jnp.arange(1.0, 4.0)
     planned, unplanned = (simulated(jax.grad(lambda x, f=f: f(x) @ weights), rows) for f in (run, arrow))
     if opaque:
