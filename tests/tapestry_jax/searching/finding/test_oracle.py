@@ -70,12 +70,13 @@ def test_walks_and_auto_find_what_all_candidates_hold(seed: int):
 
 
 @pytest.mark.thorough
-def test_walks_come_near_on_nearly_all_of_fifty_programs():
+@pytest.mark.parametrize("first", [0, 25])
+def test_walks_come_near_on_nearly_all_of_fifty_programs(first: int):
     near = 0
-    for _, (graph, mesh) in itertools.islice(problems(1500), 50):
+    for _, (graph, mesh) in itertools.islice(problems(1500), first, first + 25):
         near += price(anneal, graph, mesh) <= 1.05 * price(exhaustive, graph, mesh)
         jax.clear_caches()
-    assert near >= 45
+    assert near >= 23
 
 
 @pytest.mark.thorough
