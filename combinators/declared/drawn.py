@@ -174,8 +174,9 @@ def totalled(array: Any, number: float, places: Sequence[tuple[int, int]], count
     """
     if not jnp.issubdtype(array.dtype, jnp.inexact) or not array.size or not places:
         return array
-    begin = array[tuple(slice(dict(places).get(axis)) for axis in range(array.ndim))].astype(np.float64)
-    mean = begin.mean(tuple(axis for axis, _ in places), keepdims=True)
+    begin = array[tuple(slice(dict(places).get(axis)) for axis in range(array.ndim))]
+    wide = np.result_type(begin.dtype, np.float64) if begin.dtype.kind in "fc" else np.float64
+    mean = begin.mean(tuple(axis for axis, _ in places), wide, keepdims=True)
     return (array + (number / count - mean)).astype(array.dtype)
 
 

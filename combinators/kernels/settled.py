@@ -81,9 +81,10 @@ def _settled(value: Any, made: dict[int, Any]) -> Any:
 
 def _with_rules(value: Any, made: dict[int, Any]) -> Any:
     """A copy of a function with rules of its own; a rule may call the function."""
-    own = rules(value)
+    own, marked = rules(value), vars(value).get(_SETTLED, {})
     # Of a copy there is no other copy: a monoid is settled, and then what merges by it.
-    if public_name(value) is not None or vars(value).get(_SETTLED) == own:
+    is_copy = own.keys() == marked.keys() and not _differ(own.values(), marked.values())
+    if public_name(value) is not None or is_copy:
         return value
     new: Any = object.__new__(cast("Any", type(value)))
     made[id(value)] = new

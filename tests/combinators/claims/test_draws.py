@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from jax import lax
 from combinators.claims.boxed import differs
 from combinators.claims.cut import Boxed, Parts, parts_of
 from combinators.claims.draws import draws
+from combinators.declared.drawn import totalled
 from combinators.declared.runnable import RaisesError
 from combinators.equations.effort import Effort, EffortError
 from combinators.index_space.signature import Signature
@@ -133,3 +135,20 @@ def test_a_run_takes_no_more_than_its_share() -> None:
     effort.begin(100)
     effort.spend(90)
     assert effort.left == 0
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.complex64])
+@pytest.mark.parametrize("places", [[(0, 5)], [(0, 2)], [(0, 5), (1, 3)], [(0, 2), (1, 1)]], ids=str)
+def test_sums_and_means_of_what_is_cut_lie_at_a_number(places: list[tuple[int, int]], dtype: Any) -> None:
+    array = np.random.default_rng(0).normal(size=(5, 3)).astype(dtype)
+    cells, axes = math.prod(end for _, end in places), tuple(axis for axis, _ in places)
+    for count, reduced in ((cells, np.sum), (1, np.mean)):
+        found = totalled(array, 50.0, places, count)
+        begin = found[tuple(slice(dict(places).get(axis)) for axis in range(2))]
+        np.testing.assert_allclose(reduced(begin, axis=axes), 50.0, rtol=1e-5)
+        assert found.dtype == dtype
+
+
+def test_what_has_no_sum_of_floats_stays() -> None:
+    for array, places in ((np.arange(4), [(0, 4)]), (np.ones((0, 2), np.float32), [(0, 0)]), (np.ones(3), [])):
+        assert totalled(array, 50.0, places, 1) is array
