@@ -17,7 +17,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from combinators.claims.cut import Parts
-from combinators.declared.compared import rounds
 from combinators.declared.drawn import about, drawn, moved, planted, scaled, shifted, stay, streaked, tied, totalled
 from combinators.declared.numbers import number_of, said
 from combinators.declared.preconditions import looks_for_infinities
@@ -134,22 +133,20 @@ def _about_numbers(
                 found = [each if still else about(each, number, sides, rng, at) for each, at, still in trios]
             # Moved by a little, what was at it is so no longer.
             yield found, _unmoved if 0 in (*sides, *beside) else moved
-    # Sums of few bits stand still, or are what is left of cancelled ones.
-    if not rounds(program):
-        yield from _totals(signature, parts, [each for each in numbers if each], ends)
+    # What cancels to nothing is rounding.
+    yield from _totals(signature, parts, [each for each in numbers if each], ends)
 
 
 def _totals(
     signature: Signature, parts: Parts, numbers: Sequence[float], ends: Sequence[list[tuple[int, int]]]
 ) -> Iterator[tuple[list[Any], Move]]:
-    """Operands whose sums lie at a number, then whose means do: those of all cells, and those of the first box."""
+    """Operands of whose first box sums lie at a number, then means: those of the whole do not."""
     program = parts.programs[tuple(parts.sizes.values())]
     fixed = stay(signature, program)
-    whole = [[(axis, aval.shape[axis]) for axis, _ in cut] for aval, cut in zip(program.in_avals, ends, strict=True)]
-    for number, places in itertools.product(numbers, (whole, ends)):
-        counts = [math.prod(place for _, place in each) or 1 for each in places]
-        for arrays, share in itertools.product(drawn(signature, program, parts.sizes, 1), (counts, [1] * len(counts))):
-            few = zip(arrays, places, share, fixed, strict=True)
+    counts = [math.prod(place for _, place in each) for each in ends]
+    for number, share in itertools.product(numbers, (counts, [1] * len(counts))):
+        for arrays in drawn(signature, program, parts.sizes, 1):
+            few = zip(arrays, ends, share, fixed, strict=True)
             yield [each if still else totalled(each, number, at, count) for each, at, count, still in few], moved
 
 

@@ -202,6 +202,9 @@ FOLDS_WRONG |= {
     "a bump nearby": added(lambda s: jnp.exp(-((s - 50) ** 2))),
     "a narrow bump": added(lambda s: jnp.exp(-100 * (s - 20) ** 2)),
     "a narrow bump far off": added(lambda s: 10 * jnp.exp(-((s - 3000) ** 2))),
+    "a bump far off, beside many numbers nearby": added(
+        lambda s: sum(jnp.tanh(s / each) for each in (9.0, 12.0, 15.0, 20.0, 30.0)) + 10 * jnp.exp(-((s - 3000) ** 2))
+    ),
     "a narrow bump of the largest": (
         lambda x: x.max(0) + 30 * jnp.exp(-100 * (x.max(0) - 20) ** 2),
         "n [c] -> [c]",

@@ -33,7 +33,7 @@ from tests.tapestry_jax.searching.exact.modelled import (
     problem_of,
     settled,
 )
-from tests.tapestry_jax.searching.programs import apart, mlp
+from tests.tapestry_jax.searching.programs import apart, layers, mlp
 from tests.thoroughly import but
 
 
@@ -146,6 +146,21 @@ def test_a_model_of_which_picks_alone_hold_too_much_is_not_built():
     assert modelled(problem, memory=least).model.picks == found.model.picks
     with pytest.raises(DoesNotFitError):
         modelled(problem, memory=0.99 * least)
+
+
+def test_gradients_that_loops_write_are_there_all_along_and_others_in_the_end():
+    doubled = tp.trace(lambda x: tp.Map(jnp.tanh, "a b -> a b")(x), tp.TensorType({"a": 64, "b": 64}))
+    for graph, early in ((doubled, 1), (layers(4, 16, 64), 2)):
+        problem = problem_of(graph, abstract(data=2), grad=True)
+        found = modelled(problem)
+        given = [pick for pick, each in zip(found.model.picks, found.chosen, strict=True) if each.kind == "input"]
+        stays = [pick for pick in given if pick.held == pick.after]
+        lent = [pick for pick in given if tuple(2 * size for size in pick.held) == pick.after]
+        assert len(stays + lent) == len(given) and bool(stays) == (early == 2) and bool(lent) == (early == 1)
+        # What is there in the end has to fit, whatever is chosen.
+        least = sum(min(pick.after) for pick in given)
+        with pytest.raises(DoesNotFitError):
+            modelled(problem, memory=0.99 * least)
 
 
 def test_prices_on_a_torus_are_those_of_the_schedule():
