@@ -81,16 +81,17 @@ def _settled(value: Any, made: dict[int, Any]) -> Any:
 
 def _with_rules(value: Any, made: dict[int, Any]) -> Any:
     """A copy of a function with rules of its own; a rule may call the function."""
-    own, marked = rules(value), vars(value).get(_SETTLED, {})
-    # Of a copy there is no other copy: a monoid is settled, and then what merges by it.
-    is_copy = own.keys() == marked.keys() and not _differ(own.values(), marked.values())
+    own = tuple(rules(value).values())
+    # Of a copy there is no other copy: a monoid is settled, and then what merges by it. (The mark may be the function's
+    # own, which JAX copies from what it wraps.)
+    marked = vars(value).get(_SETTLED)
+    is_copy = isinstance(marked, tuple) and len(own) == len(marked) and not _differ(own, marked)
     if public_name(value) is not None or is_copy:
         return value
     new: Any = object.__new__(cast("Any", type(value)))
     made[id(value)] = new
-    parts = {name: _settled(part, made) for name, part in own.items()}
-    vars(new).update(vars(value) | parts, __wrapped__=parts["fun"])
-    setattr(new, _SETTLED, parts)
+    parts = {name: _settled(part, made) for name, part in rules(value).items()}
+    vars(new).update(vars(value) | parts | {_SETTLED: tuple(parts.values())}, __wrapped__=parts["fun"])
     return new
 
 

@@ -311,6 +311,16 @@ def test_what_is_settled_with_its_rules_is_settled_once(kernels: Callable[[], It
     assert settled(kept) is not kept
 
 
+def test_a_settled_function_may_be_given_rules() -> None:
+    by = 3.0
+    inner = settled(lambda a: a * by)
+    kernel = jax.custom_jvp(inner)
+    kernel.defjvp(lambda primals, tangents: (inner(*primals), by * tangents[0]))
+    kept = settled(kernel)
+    assert kept is not kernel and settled(kept) is kept
+    np.testing.assert_array_equal(kept(X), 3 * X)
+
+
 def test_rules_that_were_equal_once_do_not_stand_in_for_each_other() -> None:
     def made(factor: list[float]) -> Any:
         kernel = jax.custom_jvp(lambda a: a * 2)
