@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,15 +17,11 @@ from tapestry_jax.hlo.overlap import Enclosed, enclosed
 from tapestry_jax.hlo.text import Instruction, Module, read
 from tapestry_jax.hlo.trips import executions
 
-_BYTES = {
-    **dict.fromkeys(("pred", "s4", "u4", "s8", "u8"), 1),
-    **dict.fromkeys(("s16", "u16", "bf16", "f16"), 2),
-    **dict.fromkeys(("s32", "u32", "f32"), 4),
-    **dict.fromkeys(("s64", "u64", "f64", "c64"), 8),
-    "c128": 16,
-}
 KINDS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")
-_SHAPE = re.compile(r"(\w+)\[([\d,]*)\]")
+_SHAPE = re.compile(r"(\w+)\[([\d,]*)\](?:\{[^{}]*E\((\d+)\)[^{}]*\})?")
+"""A dtype, sizes, and the bits of an element where the layout packs several into a byte."""
+_BITS = re.compile(r"[a-z]+(\d+)")
+"""A dtype begins with its kind, and its bits: `s32`, `bf16`, `f8e4m3fn`."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +101,7 @@ def _read(instruction: Instruction, groups: dict[Any, tuple[str, ...]], times: i
 
 def sent_bytes(instruction: Instruction) -> int:
     """The bytes of a collective's operands or results; for `all-gather` of its results."""
-    sizes = [_nbytes(dtype, dims) for dtype, dims in _SHAPE.findall(instruction.shape)]
+    sizes = [_nbytes(*found) for found in _SHAPE.findall(instruction.shape)]
     kind = kind_of(instruction)
     if instruction.opcode.endswith("-start") and kind != "all-reduce":
         # The asynchronous form returns its operands, its results and scratch values.
@@ -113,8 +110,11 @@ def sent_bytes(instruction: Instruction) -> int:
     return sum(sizes)
 
 
-def _nbytes(dtype: str, dims: str) -> int:
-    return _BYTES.get(dtype, 4) * int(np.prod([int(d) for d in dims.split(",") if d] or [1]))
+def _nbytes(dtype: str, dims: str, packed: str) -> int:
+    found = _BITS.match(dtype)
+    # `pred` takes a byte, as do smaller elements that are not packed; `token` and `opaque` are no arrays.
+    bits = max(int(found[1]), 8) if found else 8 * (dtype == "pred")
+    return -(-math.prod(int(dim) for dim in dims.split(",") if dim) * int(packed or bits) // 8)
 
 
 def _axis_groups(mesh: Any) -> dict[Any, tuple[str, ...]]:

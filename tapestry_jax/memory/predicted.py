@@ -126,7 +126,7 @@ def stored(schedule: Schedule, grad: bool | int | Sequence[int] = False, platfor
 
     def held(slots: Iterable[Slot]) -> int:
         if platforms == ("tpu",):
-            return sum(tiled_bytes(slot.local_shape, slot.type.dtype.itemsize) for slot in slots)
+            return sum(tiled_bytes(slot.local_shape, slot.type.dtype) for slot in slots)
         return sum(slot.local_bytes for slot in slots)
 
     # Counted as the plan stores them: of what nobody reads, and of zeros, the program does not say how they lie.

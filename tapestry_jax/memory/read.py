@@ -29,6 +29,7 @@ from tapestry_jax.memory.needed import needed
 from tapestry_jax.memory.primitives import kind_of
 from tapestry_jax.memory.program import BRANCH, COSTLY, HELD, LOOP, REDUCED, VIEW, Node, Program, Value
 from tapestry_jax.memory.scopes import Paths, Scopes
+from tapestry_jax.planning.geometry.layout import dense_bytes
 
 _PRODUCTS = frozenset(("dot_general", "conv_general_dilated"))
 _EVENT = 4
@@ -338,6 +339,7 @@ def _value(aval: Any) -> Value:
 
 @lru_cache(maxsize=4096)
 def _array(shape: tuple[int, ...], dtype: Any) -> Value:
-    size = 8 if jnp.issubdtype(dtype, jax.dtypes.extended) else dtype.itemsize
+    cells = math.prod(shape)
+    size = 8 * cells if jnp.issubdtype(dtype, jax.dtypes.extended) else dense_bytes(cells, dtype)
     size = 0 if dtype == jax.dtypes.float0 else size
-    return Value(math.prod(shape) * size, f"{dtype}[{','.join(map(str, shape))}]")
+    return Value(size, f"{dtype}[{','.join(map(str, shape))}]")

@@ -43,3 +43,13 @@ def test_parameters_of_a_layer_are_gathered_at_once(machine: str) -> None:
     seen = TRANSFORMERS["stack, FSDP, remat"](tuple(tp.topology(machine, all=8).devices.flat)).compile_only()
     said = seen.memory.arguments + seen.memory.results + seen.memory.temporaries
     assert seen.needed.total == pytest.approx(said, rel=0.1)
+
+
+@pytest.mark.parametrize("dtype", ["int4", "float8_e4m3fn"])
+def test_what_takes_a_byte_or_less_is_counted_as_it_lies(dtype: str, machine: str) -> None:
+    rows = tp.trace(tp.Map(lambda x: x, "b c -> b c"), tp.TensorType({"b": 1024, "c": 256}, dtype))
+    plan = tp.plan(rows, tp.topology(machine, data=2, model=4), {"b": "model"}, outputs={"y": {}})
+    seen, cells = plan.compile_only(), 1024 * 256 // (2 if dtype == "int4" else 1)
+    assert dict(seen.predicted_sent) == dict(seen.sent) == {("all-gather", ("model",)): cells}
+    assert (seen.memory.arguments, seen.memory.results) == (seen.needed.arguments, seen.needed.results)
+    assert (seen.needed.arguments, seen.needed.results) == (cells // 4, cells)

@@ -12,6 +12,7 @@ from typing import Any
 import jax
 
 from combinators.kernels.jaxprs import as_function, is_literal, part_of
+from tapestry_jax.planning.geometry.layout import dense_bytes
 
 Turn = Callable[..., Any]
 # Arithmetic alone, cell by cell: nothing that sends, and nothing that makes more of less.
@@ -91,4 +92,4 @@ def _variables(equation: Any) -> set[Any]:
 
 
 def _size(atom: Any) -> int:
-    return atom.aval.size * atom.aval.dtype.itemsize
+    return dense_bytes(atom.aval.size, atom.aval.dtype)

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from combinators.merging.blocks import Axes, shared_axes
+from tapestry_jax.planning.geometry.layout import dense_bytes
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 
 Route = Literal["gather", "tree", "cells"]
@@ -100,7 +101,8 @@ def share(cells: int, devices: int) -> int:
 
 def shared_out_bytes(leaf: Any, cells: int, devices: int) -> int:
     """The bytes of a leaf whose cells are padded to equal shares."""
-    return _nbytes(leaf) // cells * share(cells, devices) * devices if cells else 0
+    whole = math.prod(leaf.shape)
+    return dense_bytes(whole // cells * share(cells, devices) * devices, leaf.dtype) if cells else 0
 
 
 def _shared_out(carrier: Sequence[Axes], state: Sequence[Any], devices: int) -> int:
@@ -109,4 +111,4 @@ def _shared_out(carrier: Sequence[Axes], state: Sequence[Any], devices: int) -> 
 
 
 def _nbytes(struct: Any) -> int:
-    return math.prod(struct.shape) * struct.dtype.itemsize
+    return dense_bytes(math.prod(struct.shape), struct.dtype)

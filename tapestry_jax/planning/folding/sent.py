@@ -10,6 +10,7 @@ from combinators.frozen import dataclass
 from combinators.index_space.tensor_type import is_inexact
 from tapestry_jax.planning.derivatives.dependence import Matrix
 from tapestry_jax.planning.folding.ordered import Pairs
+from tapestry_jax.planning.geometry.layout import dense_bytes
 
 
 @dataclass(frozen=True)
@@ -54,8 +55,8 @@ def permuted(
 
 
 def nbytes(struct: Any) -> int:
-    """The bytes of a dense array."""
-    return math.prod(struct.shape) * struct.dtype.itemsize
+    """The bytes of a dense array on a device."""
+    return dense_bytes(math.prod(struct.shape), struct.dtype)
 
 
 def sources(matrix: Matrix, outputs: Iterable[int]) -> set[int]:

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 from combinators.frozen import dataclass
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 from tapestry_jax.planning.geometry.time_axis import in_space, in_time, ring_of, turns_of
+
+_BITS = {"int1": 1, "uint1": 1, "int2": 2, "uint2": 2, "int4": 4, "uint4": 4, "float4_e2m1fn": 4}
+"""Of dtypes whose cells are less than a byte: on a host each takes one, on devices they share it."""
+
+
+def dense_bytes(cells: int, dtype: Any) -> int:
+    """The bytes of so many cells on a device, one after the other."""
+    bits = _BITS.get(dtype.name) if dtype.itemsize == 1 else None
+    return cells * dtype.itemsize if bits is None else -(-cells * bits // 8)
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from tapestry_jax.planning.geometry.changes import (
 )
 from tapestry_jax.planning.geometry.drift import drifts
 from tapestry_jax.planning.geometry.hops import sent_hops
+from tapestry_jax.planning.geometry.layout import dense_bytes
 from tapestry_jax.planning.prediction.collective import Collective
 from tapestry_jax.planning.prediction.flow import Flow
 from tapestry_jax.planning.scheduling.schedule import Convert, Schedule
@@ -55,22 +56,26 @@ def sent_by_changes(
 ) -> Iterable[Collective]:
     """What changes of a value send: forward, `again` where the backward pass makes them once more, and transposed."""
     slot = schedule.slots[source]
-    mesh, unit, shape = schedule.mesh, leading * slot.type.dtype.itemsize, slot.local_shape
+    mesh, shape = schedule.mesh, slot.local_shape
+
+    def size(cells: int) -> int:
+        return dense_bytes(leading * cells, slot.type.dtype)
+
     for number, change in enumerate(changes):
         match change:
             case Cast(axes):
                 if smooth:
-                    yield Collective("all-reduce", axes, unit * math.prod(shape), path, backward=True)
+                    yield Collective("all-reduce", axes, size(math.prod(shape)), path, backward=True)
             case Slice(axis, cut, _, alike):
                 if smooth and alike:
-                    others = math.prod(size for other, size in enumerate(shape) if other != axis)
-                    full = unit * others * cut.block * mesh.size(cut.axes)
+                    others = math.prod(each for other, each in enumerate(shape) if other != axis)
+                    full = size(others * cut.block * mesh.size(cut.axes))
                     part = part_of((*shape[:axis], cut.block, *shape[axis + 1 :]), axis, leading)
                     yield Collective("all-gather", cut.axes, full, path, backward=True, part=part)
             case Share(axes):
-                yield Collective("all-reduce", axes, unit * math.prod(shape), path)
+                yield Collective("all-reduce", axes, size(math.prod(shape)), path)
             case Gather(axis, axes, _, varying):
-                full, part = unit * math.prod(shape) * mesh.size(axes), part_of(shape, axis, leading)
+                full, part = size(math.prod(shape) * mesh.size(axes)), part_of(shape, axis, leading)
                 # XLA merges equal gathers, whatever they transpose to.
                 key = (source, _forwards(changes[: number + 1]))
                 if key not in seen:
@@ -81,27 +86,27 @@ def sent_by_changes(
                 if smooth and varying:
                     yield Collective("reduce-scatter", axes, full, path, backward=True, part=part)
             case Exchange(_, target, _, _, cut):
-                others = math.prod(size for axis, size in enumerate(shape) if axis != target)
-                moved = Collective("all-to-all", cut.axes, unit * others * cut.block * mesh.size(cut.axes), path)
+                others = math.prod(each for axis, each in enumerate(shape) if axis != target)
+                moved = Collective("all-to-all", cut.axes, size(others * cut.block * mesh.size(cut.axes)), path)
                 key = (source, _forwards(changes[: number + 1]))
                 if key not in seen:
                     seen.add(key)
                     yield moved
                 yield from [changed(moved, backward=True)] * (again + smooth)
             case Deal(_, cut):
-                moved = Collective("all-to-all", cut.axes, unit * math.prod(shape), path)
+                moved = Collective("all-to-all", cut.axes, size(math.prod(shape)), path)
                 key = (source, _forwards(changes[: number + 1]))
                 if key not in seen:
                     seen.add(key)
                     yield moved
                 yield from [changed(moved, backward=True)] * (again + smooth)
             case Overlap(axis, had, cut, _):
-                others = math.prod(size for other, size in enumerate(shape) if other != axis)
+                others = math.prod(each for other, each in enumerate(shape) if other != axis)
                 drift, place = drifts(had, cut), (source, _forwards(changes[:number]), axis, cut.axes)
                 # Some permutation may be one of another exchange of the value, where one of both is told in sums.
                 bound = any((place, each) in seen for each in ((True, False) if drift else (True,)))
                 for hop in sent_hops(change, mesh):
-                    permuted, moved = hop.axes(cut.axes, mesh), unit * others * hop.length
+                    permuted, moved = hop.axes(cut.axes, mesh), size(others * hop.length)
                     sent = Collective("collective-permute", permuted, moved, path, hop.alike, alike=hop.alike)
                     # XLA merges equal permutations, whatever becomes of what arrives.
                     key = (*place, hop.key)

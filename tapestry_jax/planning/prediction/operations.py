@@ -16,6 +16,7 @@ from tapestry_jax.planning.derivatives.gradients import (
 from tapestry_jax.planning.folding.merges import local_sizes, local_state
 from tapestry_jax.planning.folding.sent import Sent
 from tapestry_jax.planning.folding.traffic import sent_by_fold, sent_by_scan
+from tapestry_jax.planning.geometry.layout import dense_bytes
 from tapestry_jax.planning.geometry.time_axis import in_space
 from tapestry_jax.planning.prediction.collective import Collective
 from tapestry_jax.planning.prediction.conversions import part_of, sent_by_changes
@@ -87,7 +88,7 @@ def sent_by_run(schedule: Schedule, step: Run | Finish, flow: Flow, turning: Tur
     if step.scatter is not None:
         (state,), _ = local_state(shaped, cuts)
         others = math.prod(size for axis, size in enumerate(state.shape) if axis != step.scatter.axis)
-        size = others * step.scatter.cut.block * mesh.size(folded) * state.dtype.itemsize
+        size = dense_bytes(others * step.scatter.cut.block * mesh.size(folded), state.dtype)
         axis, block = step.scatter.axis, step.scatter.cut.block
         part = part_of((*state.shape[:axis], block, *state.shape[axis + 1 :]), axis)
         yield Collective("reduce-scatter", folded, size, step.path, part=part)

@@ -20,7 +20,7 @@ from combinators.operations.shaped import Shaped
 from tapestry_jax.planning.entries.placement import Placer, why_whole
 from tapestry_jax.planning.geometry.changes import Deal, Exchange, Gather, Overlap, changed_shape
 from tapestry_jax.planning.geometry.hops import sent_cells
-from tapestry_jax.planning.geometry.layout import Cut, Layout, even_cut
+from tapestry_jax.planning.geometry.layout import Cut, Layout, dense_bytes, even_cut
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 from tapestry_jax.planning.geometry.opening import outside_all
 from tapestry_jax.planning.geometry.time_axis import in_time
@@ -217,15 +217,15 @@ class FreeDims:
         shape, exchanged, gathered = source.local_shape(kind.shape), 0, 0
         for change in layout_changes(kind.shape, source, target, target.axes, self.mesh):
             if isinstance(change, Gather):
-                gathered += kind.dtype.itemsize * math.prod(shape) * self.mesh.size(change.axes)
+                gathered += dense_bytes(math.prod(shape) * self.mesh.size(change.axes), kind.dtype)
             if isinstance(change, Deal):
-                exchanged += kind.dtype.itemsize * math.prod(shape)
+                exchanged += dense_bytes(math.prod(shape), kind.dtype)
             if isinstance(change, Exchange):
                 others = math.prod(size for axis, size in enumerate(shape) if axis != change.target)
-                exchanged += kind.dtype.itemsize * others * change.cut.block * self.mesh.size(change.cut.axes)
+                exchanged += dense_bytes(others * change.cut.block * self.mesh.size(change.cut.axes), kind.dtype)
             if isinstance(change, Overlap):
                 others = math.prod(size for axis, size in enumerate(shape) if axis != change.axis)
-                exchanged += kind.dtype.itemsize * others * sent_cells(change, self.mesh)
+                exchanged += dense_bytes(others * sent_cells(change, self.mesh), kind.dtype)
             shape = changed_shape(shape, change, self.mesh)
         return exchanged, gathered
 

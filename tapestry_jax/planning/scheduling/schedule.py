@@ -12,7 +12,7 @@ from combinators.frozen import dataclass
 from combinators.graphs.graph import Graph
 from combinators.index_space.tensor_type import TensorType
 from tapestry_jax.planning.geometry.changes import Change
-from tapestry_jax.planning.geometry.layout import Cut, Layout
+from tapestry_jax.planning.geometry.layout import Cut, Layout, dense_bytes
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 from tapestry_jax.planning.geometry.time_axis import turns_of
 
@@ -33,11 +33,11 @@ class Slot:
     @cached_property
     def local_bytes(self) -> int:
         """Bytes of one device's piece."""
-        return math.prod(self.local_shape) * self.type.dtype.itemsize
+        return dense_bytes(math.prod(self.local_shape), self.type.dtype)
 
     def bytes_in(self, layout: Layout) -> int:
         """Bytes of one device's piece, if it lay in another layout."""
-        return math.prod(layout.local_shape(self.type.shape)) * self.type.dtype.itemsize
+        return dense_bytes(math.prod(layout.local_shape(self.type.shape)), self.type.dtype)
 
     @cached_property
     def has_cells(self) -> bool:

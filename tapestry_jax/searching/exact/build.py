@@ -14,7 +14,7 @@ from typing import Any
 from combinators.frozen import changed
 from combinators.graphs.nodes import Apply
 from tapestry_jax.planning.entries.placement import Placer
-from tapestry_jax.planning.geometry.layout import Layout, true_layout
+from tapestry_jax.planning.geometry.layout import Layout, dense_bytes, true_layout
 from tapestry_jax.planning.geometry.time_axis import spread
 from tapestry_jax.planning.prediction.flow import Flow, flow_of_body
 from tapestry_jax.planning.pricing.converted import converting_bytes, is_converted
@@ -319,7 +319,7 @@ def _is_lent(scope: Scope, slot: int) -> bool:
 
 
 def _bytes(slot: Slot) -> int:
-    return math.prod(slot.type.shape) * slot.type.dtype.itemsize
+    return dense_bytes(math.prod(slot.type.shape), slot.type.dtype)
 
 
 def _turns_of(schedule: Schedule, slot: int) -> set[int]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from tapestry_jax.planning.geometry.layout import Cut, Window
+from tapestry_jax.planning.geometry.layout import Cut, Window, dense_bytes
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 from tapestry_jax.planning.geometry.time_axis import chunk_axis
 from tapestry_jax.shards.parts import Block, Coordinate, Piece, Program, Shared
@@ -52,11 +53,11 @@ def cells_of(box: Sequence[Range]) -> int:
     return math.prod(map(extent, box))
 
 
-def itemsize(program: Program, piece: Piece) -> int:
-    """Bytes of a cell of a piece."""
-    return program.values[piece.value].type.dtype.itemsize
+def dtype_of(program: Program, piece: Piece) -> Any:
+    """The dtype of a piece."""
+    return program.values[piece.value].type.dtype
 
 
 def bytes_of(program: Program, piece: Piece) -> int:
     """Bytes that a device holds of a piece, padding included."""
-    return cells_of(piece.box) * itemsize(program, piece)
+    return dense_bytes(cells_of(piece.box), dtype_of(program, piece))

@@ -9,11 +9,11 @@ from combinators.frozen import dataclass
 from tapestry_jax.planning.folding.traffic import sent_by_fold, sent_by_scan
 from tapestry_jax.planning.geometry.changes import Overlap
 from tapestry_jax.planning.geometry.hops import axes_apart, sent_hops
-from tapestry_jax.planning.geometry.layout import Cut, Window
+from tapestry_jax.planning.geometry.layout import Cut, Window, dense_bytes
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 from tapestry_jax.shards.parts import Move, Piece, Program, Shared
 from tapestry_jax.shards.pricing.computed import Priced
-from tapestry_jax.shards.pricing.cuts import bytes_of, cells_of, extent, itemsize
+from tapestry_jax.shards.pricing.cuts import bytes_of, cells_of, dtype_of, extent
 from tapestry_jax.shards.ranges import Range
 
 
@@ -45,14 +45,14 @@ def sent_by_move(
         return
     if not move.over:
         return
-    unit, current = itemsize(program, source), list(source.box)
+    kind, current = dtype_of(program, source), list(source.box)
     for number, how in enumerate(move.how):
         match how:
             case "share":
-                yield None, Sent("all-reduce", _real(shared, move.over), unit * cells_of(current))
+                yield None, Sent("all-reduce", _real(shared, move.over), dense_bytes(cells_of(current), kind))
             case "all-gather":
                 axis, lost = _gathered(shared, move, current, result, move.how[number:].count(how))
-                full = unit * cells_of(current) * mesh.size(lost)
+                full = dense_bytes(cells_of(current) * mesh.size(lost), kind)
                 current[axis] = _together(current[axis], lost, mesh)
                 yield (how, axis, tuple(current), number), Sent("all-gather", lost, full)
             case "all-to-all":
@@ -73,7 +73,7 @@ def sent_by_move(
 def _exchanged(shared: Shared, program: Program, move: Move, current: list[Range], mesh: MeshShape) -> Sent:
     """An all-to-all: a cut goes from one axis to another, or the cells of one axis are dealt anew."""
     result = program.pieces[move.result]
-    unit = itemsize(program, result)
+    kind = dtype_of(program, result)
     for name in move.over:
         source = next((axis for axis, own in enumerate(current) if name in own.coordinates), None)
         target = next((axis for axis, own in enumerate(result.box) if name in own.coordinates), None)
@@ -84,11 +84,11 @@ def _exchanged(shared: Shared, program: Program, move: Move, current: list[Range
         others = cells_of([own for axis, own in enumerate(current) if axis != target])
         current[source] = _together(current[source], gained, mesh)
         current[target] = _stored(shared, wanted, program.values[result.value].type.shape[target])
-        return Sent("all-to-all", gained, unit * others * current[target].count * mesh.size(gained))
+        return Sent("all-to-all", gained, dense_bytes(others * current[target].count * mesh.size(gained), kind))
     for axis, (own, wanted) in enumerate(zip(current, result.box, strict=True)):
         if own.deal != wanted.deal:
             current[axis] = wanted
-            return Sent("all-to-all", _real(shared, own.coordinates), unit * cells_of(current))
+            return Sent("all-to-all", _real(shared, own.coordinates), dense_bytes(cells_of(current), kind))
     return Sent("all-to-all", (), 0)
 
 
@@ -109,7 +109,7 @@ def _stored(shared: Shared, wanted: Range, size: int) -> Range:
 def _from_neighbours(
     shared: Shared, program: Program, current: list[Range], result: Piece, mesh: MeshShape
 ) -> Iterator[tuple[Hashable, Sent]]:
-    unit = itemsize(program, result)
+    kind = dtype_of(program, result)
     shape = program.values[result.value].type.shape
     for axis, (own, wanted) in enumerate(zip(current, result.box, strict=True)):
         axes = _real(shared, _outermost_first(wanted))
@@ -129,7 +129,7 @@ def _from_neighbours(
         change = Overlap(axis, had, Cut(axes, wanted.count * wanted.stride, window), shape[axis])
         others = cells_of([each for other, each in enumerate(current) if other != axis])
         for hop in sent_hops(change, mesh):
-            sent = Sent("collective-permute", hop.axes(axes, mesh), unit * others * hop.length, hop.alike)
+            sent = Sent("collective-permute", hop.axes(axes, mesh), dense_bytes(others * hop.length, kind), hop.alike)
             yield (axis, axes, tuple(current), hop.key), sent
         current[axis] = wanted
         return
@@ -162,8 +162,8 @@ def scattered(shared: Shared, program: Program, source: int, result: int, over: 
         gained = _lost(shared, wanted, own)
         if set(gained) & set(over):
             others = cells_of([each for other, each in enumerate(before) if other != axis])
-            size = itemsize(program, program.pieces[source]) * others * extent(wanted)
-            return Sent("reduce-scatter", gained, size * _size(shared.counts, gained))
+            cells = others * extent(wanted) * _size(shared.counts, gained)
+            return Sent("reduce-scatter", gained, dense_bytes(cells, dtype_of(program, program.pieces[source])))
     return None
 
 

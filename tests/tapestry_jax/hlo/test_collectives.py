@@ -85,6 +85,24 @@ def test_bytes_are_the_larger_of_operand_and_result():
     ]
 
 
+@pytest.mark.parametrize(
+    ("written", "size"),
+    [
+        ("f8e4m3fn[16,8]{1,0}", 128),
+        ("f8e8m0fnu[16,8]{0,1:T(32,128)(4,1)S(1)}", 128),
+        ("s4[16,8]{1,0:T(64,128)(8,1)E(4)S(1)}", 64),
+        ("f4e2m1fn[5,3]{1,0:E(4)}", 8),
+        ("u2[16,8]{1,0:E(2)}", 32),
+        ("s4[16,8]{1,0}", 128),
+        ("pred[16,8]{1,0}", 128),
+        ("c128[16,8]{1,0}", 2048),
+    ],
+)
+def test_the_bits_of_an_element_are_those_of_its_dtype(written: str, size: int):
+    text = module(f"%ag = {written} all-gather(%p0), channel_id=1, replica_groups=[2,4]<=[8], dimensions={{0}}")
+    assert read(text) == [("all-gather", ("model",), size, 1)]
+
+
 def test_an_all_to_all_of_a_tuple_adds_its_parts():
     # The CPU sends one operand to each device of the group.
     text = module(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 
+import jax.numpy as jnp
 import pytest
 
 from tapestry_jax.planning.geometry.changes import Cast, Exchange, Gather, Slice, changed_shape
-from tapestry_jax.planning.geometry.layout import Cut, Layout, even_cut
+from tapestry_jax.planning.geometry.layout import Cut, Layout, dense_bytes, even_cut
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 from tapestry_jax.planning.geometry.way import layout_changes
 
@@ -31,6 +32,13 @@ def test_layout_shapes():
     assert layout.local_shape((7, 5, 9)) == (4, 5, 3)
     assert layout.padded_shape((7, 5, 9), SHAPE) == (8, 5, 12)
     assert layout.describe(("a", "b", None)) == "a:data None:model"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size"), [("bool", 15), ("float8_e4m3fn", 15), ("int4", 8), ("float4_e2m1fn", 8), ("uint2", 4), ("complex64", 120)]
+)
+def test_cells_of_less_than_a_byte_lie_side_by_side_on_devices(dtype: str, size: int):
+    assert dense_bytes(15, jnp.dtype(dtype)) == size
 
 
 # Changes of layout

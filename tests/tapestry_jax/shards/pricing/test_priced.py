@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
+from jax.sharding import AbstractMesh
 
 import tapestry_jax as tp
 from tapestry_jax.planning.pricing.cost import Cost
@@ -145,3 +146,12 @@ def test_blocks_of_random_plans_cost_what_their_plans_cost():
                 looked_at += 1
                 equal += sent(got) == sent(wanted) and got.compute == pytest.approx(wanted.compute, rel=1e-9)
     assert equal >= 0.85 * looked_at and looked_at > 5
+
+
+def test_cells_of_less_than_a_byte_are_sent_side_by_side():
+    middle = tp.Map(lambda x: x[1:-1], "(i+[d]-1) c -> i c", sizes={"d": 3}, boundary="zero")
+    graph = tp.trace(middle, tp.TensorType({"i": 64, "c": 32}, "int4"))
+    plan = tp.plan(graph, AbstractMesh((4,), ("data",)), {"i": "data"}, outputs={"y": {}})
+    sent = {step.kind: step.bytes for step in plan.collectives()}
+    assert sent["all-gather"] == 64 * 32 // 2 and sent["collective-permute"] == 32 // 2
+    assert plan.shards().cost("H100") == plan.cost("H100")
