@@ -41,7 +41,9 @@ def run(shared: Shared, program: Program, arrays: Sequence[Any]) -> list[np.ndar
     machine = _Machine(shared, program)
     takes = [step for step in program.steps if isinstance(step, Take)]
     for take, array in zip(takes, arrays, strict=True):
-        machine.give(take.result, np.asarray(array))
+        # Given doubles are floats where JAX has no doubles: what they are was checked, and read as a program reads it.
+        value = program.values[program.pieces[take.result].value]
+        machine.give(take.result, np.asarray(array, dtype=value.type.dtype))
     with np.errstate(all="ignore"):
         machine.follow()
     return [machine.whole(piece) for _, piece in program.outputs]

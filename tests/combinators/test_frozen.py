@@ -238,7 +238,8 @@ def test_classes_of_as_many_fields_share_a_text() -> None:
     for case in (many, many, one, one):
         case(OURS)
     _is_watched = False
-    assert texts == []
+    # From Python 3.13 on the standard library writes a text without methods for each class.
+    assert [args for args in texts if args != (b"def __create_fn__():\n\n return ()", "<string>")] == []
 
 
 def test_our_values_are_copied_and_pickled() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -43,6 +44,11 @@ def test_a_planned_program_and_its_gradient(mesh2x4):
     assert_simulated(value_and_gradients, args, (normal(7, 4, seed=2), normal(7, 4, seed=3)))
 
 
+def in_any_order() -> Any:
+    """JAX 0.12 refuses axes in another order than the mesh has, unless it is told not to."""
+    return getattr(jax, "raise_on_ppermute_sort_diff", lambda _: nullcontext())(False)
+
+
 def test_collectives_along_axes_in_any_order(mesh2x4):
     def device(x):
         size, axes = x.shape[0], ("model", "data")
@@ -57,7 +63,8 @@ def test_collectives_along_axes_in_any_order(mesh2x4):
     blocks = P(("data", "model"))
     # The outer axis is invisible to the type of the last one, which is the same along `data`.
     specs = (blocks, blocks, blocks, P("model"))
-    assert_simulated(jax.shard_map(device, mesh=mesh2x4, in_specs=blocks, out_specs=specs), normal(64))
+    with in_any_order():
+        assert_simulated(jax.shard_map(device, mesh=mesh2x4, in_specs=blocks, out_specs=specs), normal(64))
 
 
 def test_collectives_along_inner_axes_of_a_block(mesh2x4):

@@ -12,7 +12,7 @@ from combinators.graphs import walk
 from tapestry_jax.planning.proof.prove import prove
 from tapestry_jax.report.weighed import Weighed
 from tapestry_jax.searching.answering.beside import beside
-from tapestry_jax.searching.answering.lacking import lacking, shown
+from tapestry_jax.searching.answering.lacking import lacking, lightest, shown
 from tapestry_jax.searching.answering.rings import rings_again
 from tapestry_jax.searching.answering.shortened import shortened
 from tapestry_jax.searching.evaluated import Evaluated, estimate, evaluate, fits, held
@@ -84,6 +84,8 @@ def best_of(problem: Problem, proposals: Iterable[Proposal], unseen: tuple[str, 
         if best is None:
             raise
     if best is None:
+        best, skipped = _tried(problem), True
+    if best is None:
         raise lacking(problem, ranked, unseen)
     try:
         for shorter in shortened(problem, best, lambda other: _is_proved(problem, other)):
@@ -102,6 +104,14 @@ def _known(problem: Problem, ranked: list[Evaluated]) -> Evaluated | None:
         if fits(problem, candidate) and _is_proved(problem, candidate):
             return candidate
     return None
+
+
+def _tried(problem: Problem) -> Evaluated | None:
+    """Where nothing that was proposed fits: the first that does of the lightest that were tried on the way."""
+    if problem.memory is None:
+        return None
+    light = (each for each in lightest(problem) if _may_fit(problem, each))
+    return next((each for each in light if fits(problem, each) and _is_proved(problem, each)), None)
 
 
 def _may_fit(problem: Problem, candidate: Evaluated) -> bool:

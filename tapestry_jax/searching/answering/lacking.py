@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from combinators.errors import PlanError, message
+from combinators.graphs import walk
 from tapestry_jax.memory.predicted import MemoryNeeded
 from tapestry_jax.planning.asked import Asked
 from tapestry_jax.searching.evaluated import Evaluated, Refused, estimate, weigh
 from tapestry_jax.searching.problem import Problem
 
 _WEIGHED, _LISTED = 4, 4
+_MOST, _WORK = 12, 200
+"""So many are weighed of short programs, as long as these have so many operations."""
 
 
 def lacking(problem: Problem, ranked: Sequence[Evaluated], unseen: tuple[str, str] | None = None) -> PlanError:
-    """The error; the plan with the least memory of those that were tried is weighed for it.
+    """The error; it tells of the plan with the least memory of those that were weighed.
 
     Args:
       problem: what was searched.
@@ -32,9 +36,8 @@ def lacking(problem: Problem, ranked: Sequence[Evaluated], unseen: tuple[str, st
                 remedy="Change what is fixed: the search adds to it, and changes nothing of it.",
             )
         )
-    light = sorted(tried, key=lambda each: estimate(problem, each))[:_WEIGHED]
-    weighed = [each for each in tried if each.asked in problem.weighed]
-    least = min((*light, *weighed), key=lambda each: (weigh(problem, each).total, each.seconds))
+    weighed = [each for each in tried if each.asked in problem.weighed] or [*itertools.islice(lightest(problem), 1)]
+    least = min(weighed or tried, key=lambda each: (weigh(problem, each).total, each.seconds))
     needed = weigh(problem, least)
     limits, begin = ((), "Give") if unseen is None else (unseen[:1], unseen[1])
     return PlanError(
@@ -47,6 +50,14 @@ def lacking(problem: Problem, ranked: Sequence[Evaluated], unseen: tuple[str, st
             remedy=f"{begin} memory={needed.total}, more devices, or fewer cells.",
         )
     )
+
+
+def lightest(problem: Problem) -> Iterator[Evaluated]:
+    """What was tried and not weighed, from what needs least memory by an estimate: a few, of short programs more."""
+    most = max(_WEIGHED, min(_MOST, _WORK // max(sum(1 for _ in walk.operations(problem.graph)), 1)))
+    tried = [each for each in problem.evaluated.values() if isinstance(each, Evaluated)]
+    new = [each for each in tried if each.asked not in problem.weighed]
+    yield from sorted(new, key=lambda each: estimate(problem, each))[:most]
 
 
 def _alive(needed: MemoryNeeded) -> Iterator[str]:

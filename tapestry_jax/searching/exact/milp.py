@@ -28,6 +28,8 @@ from tapestry_jax.searching.space import Space
 
 TIGHTER = 6
 """How often a model is solved again with less memory, where what it found needs more than it thought."""
+_CLOSER = 0.25
+"""By so much of what is lacking a choice has to be lighter than those before it, for yet another one to be asked for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,9 +149,10 @@ def _solved(problem: Problem, modelled: Modelled, stop: Stop, best: float) -> It
     limit = _memory(problem)
     memory, misses, held = limit, 0.0, limit
     heavy: list[tuple[int, ...]] = []
+    lightest, helps = math.inf, True
     for attempt in range(TIGHTER):
-        # In turns: less memory, and as much as there is without the choices that were too heavy.
-        others = heavy if attempt % 2 == 0 else ()
+        # In turns: less memory, and as much as there is without the choices that were too heavy, while these differ.
+        others = heavy if attempt % 2 == 0 and helps else ()
         solution = solve(model, limit if others else memory, than=best, limit=_left(stop), without=others)
         if not attempt:
             yield Bound(solution.bound)
@@ -170,9 +173,12 @@ def _solved(problem: Problem, modelled: Modelled, stop: Stop, best: float) -> It
         if stop() or not isinstance(found, Evaluated) or _fits(problem, found):
             return
         heavy.append(solution.choice)
-        # What an operation keeps inside of it, and what is alive for a while, is not in the model.
-        held = model.held(solution.choice)
-        memory = max(held - 1.05 * (weigh(problem, found).total - limit), (held + misses) / 2)
+        needed = weigh(problem, found).total
+        helps, lightest = not others or needed < lightest - _CLOSER * (lightest - limit), min(lightest, needed)
+        if not others:
+            # What an operation keeps inside of it, and what is alive for a while, is not in the model.
+            held = model.held(solution.choice)
+            memory = max(held - 1.05 * (needed - limit), (held + misses) / 2)
 
 
 def _memory(problem: Problem) -> float:

@@ -63,8 +63,8 @@ def readings(draw: Callable[[nnx.Rngs, int], list[Any]]) -> int:
 
 def test_tracing_many_parameters_reads_through_no_equations() -> None:
     assert readings(drawn) == 0
-    # As long as Flax asks: when it no longer does, parameters may draw from streams as they are.
-    assert readings(by_flax) >= 8
+    # As long as Flax asks, which it does up to this: parameters may draw from streams as they are when no JAX is older.
+    assert readings(by_flax) >= 8 or jax.__version_info__ >= (0, 11)
 
 
 def test_a_stream_of_another_trace_is_refused() -> None:

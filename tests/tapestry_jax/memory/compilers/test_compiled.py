@@ -221,7 +221,9 @@ _SHAPES = {
         ),
         *(read_by_columns, library_in_a_loop, turned_for_loops, turned_by_nothing, scattered, scattered_over, padded),
         *(behind_a_barrier, computed_again, breadth_first, lent_in_turn, lent_the_largest, written_in_place),
-        *(written_and_changed, one_turn, read_once, exchanged, placed_and_added, of_no_more, *_SHAPES),
+        *(written_and_changed, one_turn, read_once, placed_and_added, of_no_more, *_SHAPES),
+        # In the order of XLA 0.12 both gradients are there at once.
+        *([exchanged] if jax.__version_info__ < (0, 12) else []),
     ],
 )
 def test_temporaries_are_those_that_the_compiler_allots(function: Callable[..., Any]):

@@ -35,7 +35,8 @@ def test_layout_shapes():
 
 
 @pytest.mark.parametrize(
-    ("dtype", "size"), [("bool", 15), ("float8_e4m3fn", 15), ("int4", 8), ("float4_e2m1fn", 8), ("uint2", 4), ("complex64", 120)]
+    ("dtype", "size"),
+    [("bool", 15), ("float8_e4m3fn", 15), ("int4", 8), ("float4_e2m1fn", 8), ("uint2", 4), ("complex64", 120)],
 )
 def test_cells_of_less_than_a_byte_lie_side_by_side_on_devices(dtype: str, size: int):
     assert dense_bytes(15, jnp.dtype(dtype)) == size

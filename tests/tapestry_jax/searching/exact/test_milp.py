@@ -89,16 +89,19 @@ def test_layers_one_by_one_are_computed_again_where_the_best_of_all_candidates_a
         for plan in [tp.plan(graph, mesh, {"batch": "data"} | whole, remat=remat)]
     ]
     free = max(size for _, size, _ in by_hand)
-    expected = {1.0: (), 0.9: (("", "dots"),), 0.75: (("", True),)}
-    for share, remat in expected.items():
+    for share in (1.0, 0.9, 0.75, 0.6):
         memory = int(share * free)
+        fitting = [(seconds, remat) for seconds, size, remat in by_hand if size <= memory]
+        if not fitting:
+            continue
+        seconds, how = min(fitting, key=lambda pair: pair[0])
         best = tp.search(graph, mesh, "h100", memory, method="exhaustive", entries=whole, grad=True)
-        fitting = [seconds for seconds, size, _ in by_hand if size <= memory]
-        assert best.remat == remat and best.cost("h100", True).seconds == pytest.approx(min(fitting))
+        assert best.remat == (() if how is None else (("", how),))
+        assert best.cost("h100", True).seconds == pytest.approx(seconds)
         solved = tp.search(graph, mesh, "h100", memory, method="milp", entries=whole, grad=True)
         assert solved.memory(True).total <= memory
         # The program computes all again or nothing; a descent behind it keeps products.
-        worse = 1.0 if share != 0.9 else by_hand[-1][0] / best.cost("h100", True).seconds
+        worse = by_hand[-1][0] / seconds if isinstance(how, str) else 1.0
         assert solved.cost("h100", True).seconds == pytest.approx(worse * best.cost("h100", True).seconds)
 
 
