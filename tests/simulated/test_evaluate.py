@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from collections.abc import Generator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -44,9 +45,18 @@ def test_a_planned_program_and_its_gradient(mesh2x4):
     assert_simulated(value_and_gradients, args, (normal(7, 4, seed=2), normal(7, 4, seed=3)))
 
 
-def in_any_order() -> Any:
+@contextmanager
+def in_any_order() -> Generator[None]:
     """JAX 0.12 refuses axes in another order than the mesh has, unless it is told not to."""
-    return getattr(jax, "raise_on_ppermute_sort_diff", lambda _: nullcontext())(False)
+    name = "jax_raise_on_ppermute_sort_diff"
+    refuses = getattr(jax.config, name, None)
+    if refuses is not None:
+        jax.config.update(name, False)
+    try:
+        yield
+    finally:
+        if refuses is not None:
+            jax.config.update(name, refuses)
 
 
 def test_collectives_along_axes_in_any_order(mesh2x4):

@@ -5,7 +5,7 @@ operations. What is given in bfloat16, or handed on from turn to turn, is widene
 parameters as a whole, before the loop that reads their slices.
 
 Source: compiled programs and their buffer assignments, jaxlib 0.10.2; the pass is XLA's `float-normalization-bf16`.
-So did 0.11.1; XLA of 0.12 computes products of bfloat16 as they are, and widens what is fused with its neighbours alone.
+So did 0.11.1. XLA of 0.12 computes products of bfloat16 as they are, and widens inside of kernels alone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ WIDENS = jax.__version_info__ < (0, 12)
 
 
 def widened(program: Program) -> Program:
-    """The same program, which reads and gives what it did; itself where this version of XLA widens nothing in memory."""
+    """The same program, which reads and gives what it did; itself where XLA widens nothing in memory."""
     if not WIDENS or not _has_narrow(program):
         return program
     return _Widening(program, narrow=program.inputs).run(narrow=range(len(program.outputs)))

@@ -29,7 +29,7 @@ from tapestry_jax.searching.space import Space
 TIGHTER = 6
 """How often a model is solved again with less memory, where what it found needs more than it thought."""
 _CLOSER = 0.25
-"""By so much of what is lacking a choice has to be lighter than those before it, for yet another one to be asked for."""
+"""By so much of what is lacking a choice has to be lighter than those before it, for another one to be asked for."""
 
 
 @dataclass(frozen=True, eq=False)
