@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import islice
 from typing import Any, Protocol
 
 from combinators.arguments import read_count, read_function
@@ -100,19 +99,19 @@ def fit(
     with bar(told.progress, trainer.steps, last) as shown:
         if trainer.recent.steps and trainer.steps % every == 0:
             _tell(trainer, told, shown)  # Ctrl-C came behind the step, and before its row
-        for batch in _from(given, trainer.steps, last):
+        for batch in _from(given, trainer, last, saved):
             trainer.step_on(batch)
             beat()
             is_last = trainer.steps == last
             if trainer.steps % every == 0 or is_last:
                 _tell(trainer, told, shown)
             if saved is not None and (trainer.steps % save_every == 0 or is_last):
-                saved.save(trainer.state, trainer.steps, trainer.told(), given)
+                saved.save(trainer.state, trainer.steps, trainer.told())
                 at = trainer.steps
-        if trainer.recent.steps:
+        if is_more := bool(trainer.recent.steps):
             _tell(trainer, told, shown)
-    if saved is not None and trainer.steps > at:
-        saved.save(trainer.state, trainer.steps, trainer.told(), given)
+    if saved is not None and (trainer.steps > at or is_more):
+        saved.save(trainer.state, trainer.steps, trainer.told())
     return trainer.recent.total.read()
 
 
@@ -129,9 +128,10 @@ def _begin_total(trainer: Steps) -> None:
 def _tell(trainer: Steps, told: Telling, shown: Bar) -> None:
     """Add a row of what the steps found since the last one, and tell it."""
     _ = trainer.state  # whether the last step gave numbers
-    found = trainer.recent.read()
+    row = told.row(trainer.steps, trainer.recent.read())
+    # Only now: who is told may save, and what no row tells yet is in a checkpoint by itself.
     trainer.recent.clear()
-    trainer.history.append(told.row(trainer.steps, found))
+    trainer.history.append(row)
     shown.reach(trainer.steps, trainer.history[-1])
 
 
@@ -169,8 +169,11 @@ def _check_takes_step(batches: Callable[[int], Any]) -> None:
         ) from error
 
 
-def _from(batches: Iterable[Any] | Callable[[int], Any], start: int, last: int | None) -> Iterator[Any]:
-    """Batches from the one of step `start` on."""
+def _from(
+    batches: Iterable[Any] | Callable[[int], Any], trainer: Steps, last: int | None, saved: Saved | None
+) -> Iterator[Any]:
+    """Batches from that of the next step on."""
+    start = trainer.steps
     if callable(batches):
         if last is None:
             remedy = "Write trainer.fit(batches, steps=1000)."
@@ -180,4 +183,11 @@ def _from(batches: Iterable[Any] | Callable[[int], Any], start: int, last: int |
         _check_takes_step(batches)
         yield from (batches(step) for step in range(start, last))
         return
-    yield from islice(batches, None if last is None else min(max(0, last - start), sys.maxsize))
+    for _ in range(sys.maxsize if last is None else min(max(0, last - start), sys.maxsize)):
+        if saved is not None:
+            saved.taking(trainer.steps)
+        try:
+            batch = next(batches)
+        except StopIteration:
+            return
+        yield batch

@@ -224,6 +224,9 @@ class Trainer:
     def save(self) -> None:
         """Write a checkpoint of this step: all arrays in their true shapes, whatever the mesh; `history` and `record`.
 
+        Where what `fit` was given last says where it is, that is stored as well. A checkpoint of this step that tells
+        something else, such as another `record`, is replaced.
+
         Raises:
           TrainingError: without `checkpoint=`; where the folder holds checkpoints that this trainer neither wrote nor
             found when it was restored; where it cannot be written, and then older ones are as they were; or where
@@ -238,7 +241,8 @@ class Trainer:
           TrainingError: where numbers were not finite and `nan="stop"`.
         """
         _ = self.state  # whether the steps that it tells of gave numbers
-        return {"history": self.history, "record": self.record, "recent": self.recent.told()}
+        recent = self.recent.told()
+        return {"history": self.history, "record": self.record, "recent": recent, "skipped": self.skipped}
 
     def restore(self, step: int | None = None) -> None:
         """Go on from a checkpoint, which may have been written on another mesh; on the same one, bit by bit.
@@ -252,7 +256,7 @@ class Trainer:
         """
         self._state, self.steps, told = self._folder().restore(step, self._types, self._places)
         self.history, self.record, self._unseen = told["history"], told["record"], []
-        self.recent = Recent.of(told.get("recent"))
+        self.recent, self.skipped = Recent.of(told.get("recent")), told.get("skipped", [])
 
     def plot(self, path: str | PathLike[str], levels: Mapping[str, float] | None = None) -> None:
         """Draw the losses of `history` over the steps, as a picture; needs matplotlib.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -42,6 +43,8 @@ class Checkpoints:
         logging.getLogger("absl").setLevel(logging.ERROR)
         self.folder, self._keep, self._writer = folder.resolve(), keep, None
         self._there = Folder(self.folder)
+        # Of the checkpoint that was written or read last, what it tells.
+        self._told = dict[int, str]()
 
     def marks(self) -> dict[int, str]:
         """Which checkpoints there are: by step a mark, empty where it is not whole.
@@ -69,14 +72,17 @@ class Checkpoints:
         first_does(self._there.check_known)
 
     def save(self, step: int, arrays: Any, record: Mapping[str, Any]) -> None:
-        """Write the arrays of a pytree, placed anyhow, and what JSON can say, for a step; one that is there stays.
+        """Write the arrays of a pytree, placed anyhow, and what JSON can say, for a step.
+
+        One that is there stays, if it tells the same; else it is written anew, and there until the new one is.
 
         Raises:
           TrainingError: when it cannot be written, and where there are checkpoints of another run; those stay.
         """
         flat = _flat(arrays)
         told = {**record, "arrays": {name: described(leaf) for name, leaf in flat.items()}}
-        begun = first_does(lambda: self._there.begin(step))
+        is_known = self._told.get(step) == json.dumps(told)
+        begun = first_does(lambda: self._there.begin(step, anew=not is_known))
         if begun is None:
             return
         try:
@@ -86,6 +92,7 @@ class Checkpoints:
                 items = args.Composite(arrays=args.StandardSave(copies), record=args.JsonSave(told))
                 self._open().save(self.folder / begun, args=items)
             first_does(lambda: self._there.finish(step, self._keep))
+            self._told = {step: json.dumps(told)}
         except BaseException as error:
             # What Orbax keeps of a save that failed would be told by the next one.
             self._writer = None
@@ -105,6 +112,7 @@ class Checkpoints:
             check_sums(self._there.at(step))
             found = self._open().restore(self._there.at(step), args=args.Composite(record=args.JsonRestore()))["record"]
             _check_record(found)
+            self._told = {step: json.dumps(found)}
             return found
         except _UNREADABLE as error:
             raise self._unreadable(step, error) from error
@@ -222,5 +230,10 @@ def _check_record(found: Any) -> None:
     wrong = [name for name, kind in kinds.items() if name not in there or not isinstance(there[name], kind)]
     # Before it was kept a checkpoint had none.
     wrong += ["recent"] * ("recent" in there and not is_told(there["recent"]))
+    wrong += ["skipped"] * (not _are_texts(there.get("skipped", [])))
     if wrong:
         raise ValueError(f"its record does not say {', '.join(wrong)} as this version does")
+
+
+def _are_texts(found: Any) -> bool:
+    return isinstance(found, list) and all(isinstance(each, str) for each in found)  # pyright: ignore[reportUnknownVariableType]

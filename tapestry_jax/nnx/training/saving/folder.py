@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 import secrets
 import shutil
@@ -74,15 +75,19 @@ class Folder:
         headline = f"{self.path} holds checkpoints of another run"
         raise TrainingError(message(headline, details, remedy=remedy)) from cause
 
-    def begin(self, step: int) -> str | None:
+    def begin(self, step: int, *, anew: bool = False) -> str | None:
         """Make the folder, and say under which name the checkpoint of a step is written; None where it is there.
+
+        Args:
+          step: of the checkpoint.
+          anew: whether one that is there is written once more.
 
         Raises:
           TrainingError: where the folder cannot be made, or holds checkpoints of another run.
         """
         self.check_known()
         with written(self.at(step)):
-            if self.at(step).is_dir() and not self._gives_way(step):
+            if not anew and self.at(step).is_dir() and not self._gives_way(step):
                 return None
             self.path.mkdir(parents=True, exist_ok=True)
             # Of other runs once alone: one that writes at the same time is told, and need not be stopped each time.
@@ -111,9 +116,17 @@ class Folder:
                 if self._gives_way(later):
                     self._give_up(later)
             # Known before it is there: Ctrl-C may come between the two.
-            self._known[step] = mark_of(partial)
-            # Where another run has written one at this very moment the system refuses: it is not empty.
-            partial.rename(self.at(step))
+            before, self._known[step] = self._known.get(step), mark_of(partial)
+            try:
+                if before is not None and self.at(step).is_dir():
+                    self._replace(step, partial, before)
+                else:
+                    # Where another run has written one at this very moment the system refuses: it is not empty.
+                    partial.rename(self.at(step))
+            except BaseException:
+                if before is not None and self.at(step).is_dir() and mark_of(self.at(step)) == before:
+                    self._known[step] = before
+                raise
             self._given_up = {}
             ours = [each for each in self._steps() if self._known.get(each) == mark_of(self.at(each))]
             for old in ours[:-keep]:
@@ -134,9 +147,41 @@ class Folder:
 
     def _give_up(self, step: int) -> None:
         """Remove a checkpoint, under another name: one of which half is there has not its own."""
-        removed = self.path / f"{step}.removed-{self._token}-{secrets.token_hex(4)}"
+        removed = self._other_name(step)
         self.at(step).rename(removed)
         _remove([removed])
+
+    def _replace(self, step: int, partial: Path, mark: str) -> None:
+        """Put a checkpoint in the place of the one of its step that has this mark, at one moment if the system can.
+
+        Raises:
+          OSError: where the system refuses, or another run has written one of that step; what is there stays.
+        """
+        if exchanged(partial, self.at(step)):
+            if mark_of(partial) != mark:
+                exchanged(partial, self.at(step))
+                raise OSError(f"another one has come to {self.at(step)}")
+            _remove([partial])
+            return
+        aside = self._other_name(step)
+        try:
+            self.at(step).rename(aside)
+            partial.rename(self.at(step))
+        except BaseException:
+            if aside.is_dir() and not self.at(step).is_dir():
+                aside.rename(self.at(step))
+            raise
+        _remove([aside])
+
+    def _other_name(self, step: int) -> Path:
+        return self.path / f"{step}.removed-{self._token}-{secrets.token_hex(4)}"
+
+
+def exchanged(one: Path, other: Path) -> bool:
+    """Let two folders exchange their names at one moment; False where the system does not know how, or refuses."""
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    at, exchange = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
+    return rename is not None and rename(at, bytes(one), at, bytes(other), exchange) == 0
 
 
 def _remove(found: Iterable[Path]) -> None:

@@ -17,6 +17,9 @@ from tapestry_jax.nnx.training.saving.resuming import check_record, go_on, is_re
 from tapestry_jax.nnx.training.saving.sums import SUMS
 from tapestry_jax.nnx.training.stepping.state import TrainState
 
+_NOTED = 4
+"""So many places are known: whether numbers are finite is seen a step late, and the steps behind are taken back."""
+
 
 class Saved:
     """A folder of checkpoints, and whether it belongs to this run.
@@ -27,6 +30,8 @@ class Saved:
 
     def __init__(self, checkpoints: Checkpoints) -> None:
         self._checkpoints, self._place = checkpoints, None
+        # What `fit` was given last, where it says where it is; and where that was after the last steps.
+        self._batches, self._places = None, dict[int, Any]()
 
     @staticmethod
     def of(folder: Any, keep: Any) -> Saved:
@@ -57,23 +62,36 @@ class Saved:
         if self._place is not None:
             go_on(batches, self._place)
         # Only now: batches that were refused are refused again.
-        self._place = None
+        self._place, self._places = None, {}
+        self._batches = batches if is_resumable(batches) else None
 
-    def save(self, state: TrainState, step: int, told: Mapping[str, Any], batches: Any = None) -> None:
+    def taking(self, step: int) -> None:
+        """Note where batches are before the one behind `step` is taken: who takes it may be interrupted, or stopped.
+
+        Raises:
+          TrainingError: where a place is nothing that can be stored.
+        """
+        if self._batches is not None:
+            last = list(self._places.items())[1 - _NOTED :]
+            self._places = dict([*last, (step, place_in(self._batches))])
+
+    def save(self, state: TrainState, step: int, told: Mapping[str, Any]) -> None:
         """Write a checkpoint; those of later steps than the run went on from give way to it.
+
+        Where what `fit` was given has a place, it is stored: the one at that step, if another batch was taken since.
 
         Args:
           state: the arrays.
           step: of the checkpoint.
           told: what else is stored, as far as JSON can say it.
-          batches: what `fit` was given, whose place is stored where it has one.
 
         Raises:
           TrainingError: where the folder belongs to another run, or the record cannot be stored.
         """
         self._checkpoints.check_known()
         check_record(told["record"])
-        place = place_in(batches) if is_resumable(batches) else None
+        now = step not in self._places and self._batches is not None
+        place = place_in(self._batches) if now else self._places.get(step)
         self._checkpoints.save(step, state, {**told, "batches": place})
 
     def restore(
@@ -96,7 +114,7 @@ class Saved:
         state = self._checkpoints.arrays(chosen, types, places)
         found = self._checkpoints.record(chosen)
         self._checkpoints.restored(chosen, there)
-        self._place = found["batches"]
+        self._place, self._batches, self._places = found["batches"], None, {chosen: found["batches"]}
         return state, chosen, found
 
     def _newest(self, there: Mapping[int, str]) -> int:

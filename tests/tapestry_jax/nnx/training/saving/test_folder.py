@@ -88,8 +88,11 @@ def test_a_run_replaces_its_own_and_what_was_there_when_it_was_restored(tmp_path
     run = run_of(tmp_path, 3)
     for step in (1, 2, 3):
         save(run, step, 1.0)
+    before = (tmp_path / "3").stat().st_ino
+    save(run, 3, 1.0)
+    assert (tmp_path / "3").stat().st_ino == before, "one that tells the same stays"
     save(run, 3, 2.0)
-    assert number(tmp_path, 3) == 1.0, "one that is there stays"
+    assert number(tmp_path, 3) == 2.0 and Checkpoints(tmp_path, 1).marks().keys() == {1, 2, 3}
     again = run_of(tmp_path, 3, step=1)
     save(again, 2, 2.0)
     assert Checkpoints(tmp_path, 1).marks().keys() == {1, 2} and number(tmp_path, 2) == 2.0
@@ -132,6 +135,66 @@ def test_whenever_a_run_is_killed_a_whole_checkpoint_is_there(tmp_path: Path, mo
     assert at > 5 and number(folder, 5) == 5.0
 
 
+def test_a_step_that_is_saved_again_is_there_at_every_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only where the system exchanges two names at one moment: elsewhere the one before it would be all there is."""
+    original = tmp_path / "original"
+    save(run_of(original, 1), 3, 3.0)
+    at, killed = 0, True
+    while killed:
+        at, killed, folder = at + 1, False, tmp_path / f"run{at}"
+        shutil.copytree(original, folder)
+        run = run_of(folder, 1, step=3)
+        with monkeypatch.context() as patched:
+            _die(patched, at)
+            try:
+                save(run, 3, 9.0)
+            except Killed:
+                killed = True
+        assert Checkpoints(folder, 1).marks().keys() == {3} and number(folder, 3) in (3.0, 9.0)
+        save(run_of(folder, 1, step=3), 4, 4.0)
+        assert [each.name for each in folder.iterdir()] == ["4"]
+    assert at > 2
+
+
+@pytest.mark.parametrize("can", [True, False], ids=["at once", "one by one"])
+def test_what_comes_while_a_step_is_saved_again_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, can: bool
+) -> None:
+    if not can:
+        monkeypatch.setattr(folders, "exchanged", lambda *_: False)
+    ours = run_of(tmp_path, 1)
+    save(ours, 3, 1.0)
+    save(ours, 3, 2.0)
+    assert number(tmp_path, 3) == 2.0 and [each.name for each in tmp_path.iterdir()] == ["3"]
+    known = Path.rename
+
+    def refused_by_the_system(path: Path, target: Path) -> Path:
+        if ".partial" in path.name:
+            raise OSError("no")
+        return known(path, target)
+
+    monkeypatch.setattr(Path, "rename", refused_by_the_system)
+    monkeypatch.setattr(folders, "exchanged", lambda *_: False)
+    assert "OSError: no" in refused(save, ours, 3, 4.0)
+    monkeypatch.undo()
+    assert number(tmp_path, 3) == 2.0
+    save(ours, 3, 5.0)
+    assert number(tmp_path, 3) == 5.0
+    # Another run's, which has come at the last moment.
+    other, late = run_of(tmp_path, step=3), folders.mark_of
+
+    def then(folder: Path) -> Any:
+        if ".partial" in folder.name:
+            monkeypatch.setattr(folders, "mark_of", late)
+            save(other, 3, 6.0)
+        return late(folder)
+
+    other._there._is_cleared = True
+    monkeypatch.setattr(folders, "mark_of", then)
+    assert "holds checkpoints of another run" in refused(save, ours, 3, 7.0)
+    assert number(tmp_path, 3) == 6.0
+
+
 def _die(patched: pytest.MonkeyPatch, at: int) -> None:
     """Before one of the calls that change a folder, counted from 1; of one that removes, when half is gone."""
     count = 0
@@ -154,6 +217,7 @@ def _die(patched: pytest.MonkeyPatch, at: int) -> None:
 
     patched.setattr(folders, "write_sums", dying(folders.write_sums))
     patched.setattr(Path, "rename", dying(Path.rename))
+    patched.setattr(folders, "exchanged", dying(folders.exchanged))
     patched.setattr(folders, "_remove", dying(folders._remove, half))
     patched.setattr(folders.Folder, "drop", lambda self: None)
 

@@ -286,3 +286,101 @@ def test_sums_are_data_and_name_no_file_elsewhere(tmp_path, written, told):
     else:
         (folder / "sha256.json").write_text(written)
     assert told in refused(Checkpoints(tmp_path / "run", 2).record, 3)
+
+
+class Interrupted(Stream):
+    """Ctrl-C comes before a batch is taken, or behind that."""
+
+    def __init__(self, step, behind):
+        super().__init__()
+        self.step, self.behind = step, behind
+
+    def __next__(self):
+        if self.at == self.step:
+            self.step, found = -1, super().__next__() if self.behind else None
+            del found
+            raise KeyboardInterrupt
+        return super().__next__()
+
+
+def whole(tmp_path, steps, **options):
+    """A run that was never interrupted."""
+    trainer = trainer_of(tmp_path / "whole")
+    trainer.fit(Stream(), steps=steps, **options)
+    return trainer
+
+
+def assert_same_run(trainer, other):
+    assert trainer.history == other.history and trainer.steps == other.steps
+    for own, theirs in zip(leaves(trainer), leaves(other), strict=True):
+        np.testing.assert_array_equal(own, theirs)
+
+
+@pytest.mark.parametrize("behind", [False, True], ids=["before a batch is taken", "behind"])
+def test_what_is_saved_by_hand_says_where_batches_were(tmp_path, behind):
+    trainer, batches = trainer_of(tmp_path / "run"), Interrupted(3, behind)
+    with pytest.raises(KeyboardInterrupt):
+        trainer.fit(batches, steps=6, every=2)
+    trainer.save()
+    again = trainer_of(tmp_path / "run")
+    again.restore()
+    again.save()  # at the same place
+    again = trainer_of(tmp_path / "run")
+    again.restore()
+    assert again.steps == 3
+    again.fit(Stream(), steps=6, every=2)
+    assert_same_run(again, whole(tmp_path, 6, every=2))
+
+
+def test_what_is_saved_where_it_is_told_loses_no_row_and_no_place(tmp_path):
+    def save(step, found):
+        del step, found
+        trainer.save()
+
+    trainer = trainer_of(tmp_path / "run")
+    trainer.fit(Stream(), steps=5, every=2, save_every=3, report=save)
+    expected = whole(tmp_path, 8, every=2)
+    shutil.copytree(tmp_path / "run", tmp_path / "copy")
+    for step, folder in ((4, "copy"), (5, "run")):  # at 4 it was saved by hand alone
+        again = trainer_of(tmp_path / folder)
+        again.restore(step)
+        again.fit(Stream(), steps=8, every=2)
+        again.history = [row for row in again.history if row["step"] % 2 == 0][: 2 if step == 5 else 4]
+        expected.history = expected.history[: len(again.history)]
+        assert_same_run(again, expected)
+
+
+def test_what_is_saved_again_tells_what_there_is_now(tmp_path):
+    trainer = trainer_of(tmp_path)
+    trainer.fit(Stream(), steps=2)
+    trainer.record["best"] = 0.25
+    trainer.save()
+    again = trainer_of(tmp_path)
+    again.restore()
+    assert again.record == {"best": 0.25} and len(again.history) == 1
+    before = (tmp_path / "2").stat().st_ino
+    again.save()
+    assert (tmp_path / "2").stat().st_ino == before
+
+
+def test_the_last_row_is_in_the_last_checkpoint(tmp_path):
+    trainer = trainer_of(tmp_path)
+    trainer.fit([batch(step) for step in range(4)], save_every=2)
+    again = trainer_of(tmp_path)
+    again.restore()
+    assert [row["step"] for row in again.history] == [4] == [row["step"] for row in trainer.history]
+
+
+def test_steps_that_were_left_out_are_listed_by_who_goes_on(tmp_path):
+    def at(step):
+        x, labels = batch(step)
+        return (np.full_like(x, np.nan) if step in (1, 3) else x), labels
+
+    trainer = trainer_of(tmp_path, nan="skip", keep=9)
+    trainer.fit(at, steps=4, save_every=2)
+    assert [text.split(":")[0] for text in trainer.skipped] == ["step 2", "step 4"]
+    again = trainer_of(tmp_path, nan="skip")
+    again.restore()
+    assert again.skipped == trainer.skipped
+    trainer.restore(2)
+    assert [text.split(":")[0] for text in trainer.skipped] == ["step 2"]
