@@ -101,13 +101,30 @@ def _read(instruction: Instruction, groups: dict[Any, tuple[str, ...]], times: i
 
 def sent_bytes(instruction: Instruction) -> int:
     """The bytes of a collective's operands or results; for `all-gather` of its results."""
-    sizes = [_nbytes(*found) for found in _SHAPE.findall(instruction.shape)]
-    kind = kind_of(instruction)
+    kind, shape = kind_of(instruction), instruction.shape
+    if shape.startswith("(("):
+        # The asynchronous form of newer versions: a tuple of its operands, then its results.
+        operands, results = _parted(shape)
+        shape = results if kind == "all-gather" else operands
+        return sum(_nbytes(*found) for found in _SHAPE.findall(shape))
+    sizes = [_nbytes(*found) for found in _SHAPE.findall(shape)]
     if instruction.opcode.endswith("-start") and kind != "all-reduce":
         # The asynchronous form returns its operands, its results and scratch values.
         count = max(instruction.argument.count("%"), 1)
         sizes = sizes[count : 2 * count] if kind == "all-gather" else sizes[:count]
     return sum(sizes)
+
+
+def _parted(shape: str) -> tuple[str, str]:
+    """Of a tuple of tuples or arrays the first and the second, as text."""
+    parts, depth = [""], 0
+    for letter in shape[1:-1]:
+        depth += (letter in "({[") - (letter in ")}]")
+        if letter == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return parts[0], parts[1]
 
 
 def _nbytes(dtype: str, dims: str, packed: str) -> int:

@@ -85,6 +85,11 @@ def enclosed(module: Module) -> Mapping[tuple[str, str], Enclosed]:
             if instruction.opcode.endswith("-start"):
                 inside = [(to, each.name) for _, to in instruction.called for each in module.computations.get(to, ())]
                 begun[instruction.name] = [(name, instruction.name), *inside], busy
+            elif instruction.opcode.endswith("-update"):
+                # Another core was started before it had anything to send: it is given that here.
+                for operand in instruction.operands:
+                    if operand in begun:
+                        begun[instruction.name] = begun.pop(operand)[0], busy
             elif instruction.opcode.endswith("-done"):
                 for operand in instruction.operands:
                     if operand in begun:
