@@ -80,16 +80,18 @@ def enclosed(module: Module) -> Mapping[tuple[str, str], Enclosed]:
     for name, instructions in module.computations.items():
         begun: dict[str, tuple[list[tuple[str, str]], Enclosed]] = {}
         chains: dict[str, tuple[tuple[str, str], Enclosed]] = {}
-        busy = Enclosed()
+        busy, empty = Enclosed(), set[str]()
         for instruction in instructions:
             if instruction.opcode.endswith("-start"):
+                empty |= set() if instruction.operands else {instruction.name}
                 inside = [(to, each.name) for _, to in instruction.called for each in module.computations.get(to, ())]
                 begun[instruction.name] = [(name, instruction.name), *inside], busy
             elif instruction.opcode.endswith("-update"):
-                # Another core was started before it had anything to send: it is given that here.
                 for operand in instruction.operands:
                     if operand in begun:
-                        begun[instruction.name] = begun.pop(operand)[0], busy
+                        keys, before = begun[operand]
+                        # Another core may be started before it has anything to send: it is given that here.
+                        begun[instruction.name] = keys, busy if operand in empty else before
             elif instruction.opcode.endswith("-done"):
                 for operand in instruction.operands:
                     if operand in begun:

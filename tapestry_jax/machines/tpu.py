@@ -15,14 +15,10 @@ _NETWORK_HOP = Figure(10e-6, "a hop over the data centre's network", estimate=Tr
 _START = Figure(1.2e-6, "a fusion of one tile, as libtpu 0.0.42.1 estimates it: 1,824 cycles of a v5e", estimate=True)
 _REACHED = "what libtpu 0.0.42.1 expects sums of three arrays to reach (docs/design/cost.md)"
 _GIB = 2.0**30
-_SCHEDULED = "docs/design/accelerators.md: 8 layers under FSDP as libtpu 0.0.42.1 schedules them, gathers in fusions"
+_SCHEDULED = "docs/design/accelerators.md: 8 layers under FSDP as libtpu 0.0.42.1 schedules them"
 _GATHERS = ("all-gather", Figure(0.75, _SCHEDULED))
-# Reduce-scatters wait, but on a v6e, whose sparse cores run them.
-_HIDES = {
-    "v5e": (_GATHERS,),
-    "v5p": (_GATHERS,),
-    "v6e": (_GATHERS, ("reduce-scatter", Figure(1.0, f"{_SCHEDULED}, sums on sparse cores"))),
-}
+# Of others all transfers wait, unless options are given that the compiler calls unsafe there.
+_HIDES = {"v5e": (_GATHERS,)}
 
 
 def _tpu(

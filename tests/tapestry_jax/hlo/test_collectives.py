@@ -103,6 +103,17 @@ def test_the_bits_of_an_element_are_those_of_its_dtype(written: str, size: int):
     assert read(text) == [("all-gather", ("model",), size, 1)]
 
 
+def test_operands_and_results_of_a_start_may_be_a_tuple_and_what_follows_it():
+    text = module(
+        "%s0 = ((f32[2,8]{1,0}, s8[3]{0}), (f32[2,8]{1,0}, s8[3]{0})) all-reduce-start(%a, %b), channel_id=1, "
+        "replica_groups=[2,4]<=[8], to_apply=%add",
+        "%s1 = ((f32[4,8]{1,0}), f32[16,8]{1,0}) all-gather-start(%p0), channel_id=1, replica_groups=[2,4]<=[8]",
+        "%s2 = ((f32[4,8]{1,0}), f32[1,8]{1,0}) reduce-scatter-start(%p0), channel_id=1, replica_groups=[2,4]<=[8]",
+    )
+    expected = [("all-reduce", 2 * 8 * 4 + 3), ("all-gather", 16 * 8 * 4), ("reduce-scatter", 4 * 8 * 4)]
+    assert read(text) == [(kind, ("model",), size, 1) for kind, size in expected]
+
+
 def test_an_all_to_all_of_a_tuple_adds_its_parts():
     # The CPU sends one operand to each device of the group.
     text = module(

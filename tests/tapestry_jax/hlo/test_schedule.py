@@ -105,6 +105,14 @@ def test_every_computation_is_looked_at_by_itself_and_updates_end_nothing() -> N
     assert found == {"other": 2, "main": 1}
 
 
+def test_what_another_core_is_given_late_is_sent_from_then_on() -> None:
+    start = '%s = ((), (), (s32[1]{0})) call-start(), async_execution_thread="sparsecore", to_apply=%sums'
+    update = "%u = ((f32[2048]{0}), f32[256]{0}) call-update(%s, %p)"
+    done = "%d = f32[256]{0} call-done(%u)"
+    lines = (start, BUSY, update, BUSY.replace("%b", "%c"), BUSY.replace("%b", "%e"), done)
+    assert [between.kernels for between in enclosed(read(module(*lines))).values()] == [2]
+
+
 def test_cycles_belong_to_operations_and_not_to_the_inside_of_fusions() -> None:
     (found,) = costed(read(module(BUSY)), ["iterate", "iterate/diffuse", "diffuse"])
     assert (found.path, found.cycles, found.times, found.backward) == ("iterate/diffuse", 2153, 1, True)
