@@ -217,15 +217,12 @@ class _Keeping:
                 continue
             key = self._run.known[ref]
             if slot in stored and slot in self._places:
-                keep_tensor(folder, key, stored[slot][self._at(slot, stored[slot])], self._places[slot])
+                place = self._places[slot]
+                if made := next((each for each in stored[slot] if _lies_at(each, place.path)), None):
+                    keep_tensor(folder, key, made, place)
             elif slot in values:
                 shape = self._job.split.schedule.slots[slot].type.shape
                 keep_array(folder, key, true_cells(values[slot], shape))
-
-    def _at(self, slot: int, several: Sequence[Stored]) -> int:
-        """Which of the tensors of a slot lies at its place."""
-        wanted = self._places[slot].path
-        return next(n for n, each in enumerate(several) if each.where == wanted)
 
     def _unchanged(self, refs: Sequence[Ref]) -> dict[Ref, bool]:
         """Whether values were computed by what their keys say, of what these say."""
@@ -236,11 +233,16 @@ class _Keeping:
         return {ref: known.get(ref) == run.known[ref] for ref in refs}
 
 
+def _lies_at(made: Stored, path: str) -> bool:
+    """Whether a tensor lies in a file; of one with several in it the name of the tensor follows."""
+    return made.where == path or made.where.startswith(f"{path}, `")
+
+
 def given_again(source: Stored, sink: Any) -> Any:
     """An output that was found: an array, or written to its sink; a file that it lies in already stays."""
     if sink is None:
         return whole(source)
-    if isinstance(sink, Creation) and sink.overwrite and source.where == str(sink.path):
+    if isinstance(sink, Creation) and sink.overwrite and _lies_at(source, str(sink.path)):
         return place_of_sink(sink).again()
     made = _made(sink, source, source.chunks)
     try:

@@ -100,6 +100,19 @@ def test_a_result_of_folds_alone_needs_no_stream() -> None:
     np.testing.assert_allclose(np.load("e.npy"), np.exp(X.mean(0)), rtol=1e-6)
 
 
+@pytest.mark.parametrize("name", ["y.npy", "y.zarr", "y.safetensors"])
+@pytest.mark.parametrize("checkpoint", [None, "job"])
+def test_files_of_all_formats_are_known_again(name: str, checkpoint: str | None) -> None:
+    written = {"sinks": tp.create(name), "checkpoint": checkpoint}
+    assert read_bytes(centred, **written) == 2 * X.nbytes
+    place = Path(name) if Path(name).is_file() else Path(name) / "zarr.json"
+    before = place.stat().st_ino
+    assert read_bytes(centred) == 0
+    again = None if checkpoint is None else "another"
+    assert read_bytes(centred, sinks=tp.create(name, overwrite=True), checkpoint=again) == 0
+    assert place.stat().st_ino == before, "it lies there already"
+
+
 def test_files_of_the_user_are_not_stored_twice_and_are_copied_elsewhere() -> None:
     assert read_bytes(centred, sinks=tp.create("y.zarr")) == 2 * X.nbytes
     assert not list(Path("cache").glob("*.zarr"))
