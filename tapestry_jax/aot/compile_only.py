@@ -100,11 +100,16 @@ def _compiled(traced: Any, name: str, mesh: Any, predicted: int, options: dict[s
         fits = re.search(r"Used ([\d.]+\w+) of ([\d.]+\w+)", str(error))
         needed = [f"it needs {fits.group(1)} on a device that has {fits.group(2)}"] if fits else []
         needed += [f"plan.memory predicts {predicted:,} B"] if fits else []
+        remedy = "Cut more dimensions, or put some in chunks: plan.explain(grad=True) shows what is alive."
+        if not fits:
+            remedy = (
+                "Those are its own words: place what they name otherwise, or take another version of the compiler."
+            )
         raise PlanError(
             message(
                 f"the compiler refuses `{name}` for {mesh.devices.flat[0].device_kind} x {mesh.size}",
                 *(needed or [line[:200] for line in lines[:4]]),
-                remedy="Cut more dimensions, or put some in chunks: plan.explain(grad=True) shows what is alive.",
+                remedy=remedy,
             )
         ) from error
 
@@ -124,8 +129,7 @@ def _refused_options(name: str, *lines: str) -> PlanError:
         message(
             f"the compiler of `{name}` has no such option, or it takes no such value",
             *(line.strip()[:200] for line in lines),
-            remedy="Give names and values as jax.jit(compiler_options=) takes them on this platform: "
-            "plan.compiler_options has some.",
+            remedy="Give names and values as jax.jit(compiler_options=) takes them on this platform, in this version.",
         )
     )
 

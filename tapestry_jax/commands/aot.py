@@ -46,7 +46,7 @@ def run(chosen: argparse.Namespace, *, is_process: bool) -> int:
       TapestryError: when the question cannot be read, or a compiler is missing or refuses.
     """
     del is_process
-    if chosen.hlo and len(chosen.topology) > 1:
+    if chosen.hlo is not None and len(chosen.topology) > 1:
         raise TapestryError(
             message(
                 "tapestry aot: one file cannot hold the programs of several machines.",
@@ -54,6 +54,8 @@ def run(chosen: argparse.Namespace, *, is_process: bool) -> int:
                 remedy="Ask for one topology at a time.",
             )
         )
+    if chosen.hlo is not None:
+        _check_place(chosen.hlo)
     plan = piece_plan(chosen.plan, "tapestry aot")
     status = 0
     for name in chosen.topology:
@@ -61,9 +63,23 @@ def run(chosen: argparse.Namespace, *, is_process: bool) -> int:
         sys.stdout.write(f"{seen}\n")
         sys.stdout.flush()
         status = max(status, int(bool(seen.unpredicted)))
-        if chosen.hlo:
+        if chosen.hlo is not None:
             _write(chosen.hlo, seen.hlo)
     return status
+
+
+def _check_place(path: str) -> None:
+    """Before anything is compiled: there is a folder for the file, and none in its place."""
+    if path and not Path(path).is_dir() and Path(path).absolute().parent.is_dir():
+        return
+    raise TapestryError(
+        message(
+            "tapestry aot: the program cannot be written there",
+            "expected the name of a file in a folder that is there",
+            f"got --hlo {path!r}",
+            remedy="Name another file.",
+        )
+    )
 
 
 def _write(path: str, text: str) -> None:
