@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 from combinators.arguments import read_count, read_function
@@ -170,7 +170,7 @@ def _check_takes_step(batches: Callable[[int], Any]) -> None:
 
 
 def _from(
-    batches: Iterable[Any] | Callable[[int], Any], trainer: Steps, last: int | None, saved: Saved | None
+    batches: Iterator[Any] | Callable[[int], Any], trainer: Steps, last: int | None, saved: Saved | None
 ) -> Iterator[Any]:
     """Batches from that of the next step on."""
     start = trainer.steps
