@@ -152,7 +152,7 @@ def _solved(problem: Problem, modelled: Modelled, stop: Stop, best: float) -> It
     lightest, helps = math.inf, True
     for attempt in range(TIGHTER):
         # In turns: less memory, and as much as there is without the choices that were too heavy, while these differ.
-        others = heavy if attempt % 2 == 0 and helps else ()
+        others = tuple(heavy) if attempt % 2 == 0 and helps else ()
         solution = solve(model, limit if others else memory, than=best, limit=_left(stop), without=others)
         if not attempt:
             yield Bound(solution.bound)

@@ -24,7 +24,7 @@ from tapestry_jax.searching.method import Bound, Stop
 from tapestry_jax.searching.space import Space
 from tests.tapestry_jax.searching.exact.modelled import abstract, problem_of
 from tests.tapestry_jax.searching.exact.test_build import block
-from tests.tapestry_jax.searching.programs import apart, mlp
+from tests.tapestry_jax.searching.programs import apart, layers, mlp
 
 
 def found(graph: tp.Graph, machine: str, memory: Any = None, grad: Any = True, **axes: int) -> tp.Plan:
@@ -249,3 +249,13 @@ def test_programs_of_many_operations_are_solved(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(auto, "anneal", lambda *_: pytest.fail("walked"))
     plan = tp.search(graph, abstract(data=2, model=2), "h100", grad=True)
     assert plan.gap is not None and plan.gap < 1e-3
+
+
+@pytest.mark.parametrize("memory", [1_000_000, 1_150_000, 1_300_000])
+def test_more_memory_than_some_plan_needs_is_enough(memory: int):
+    """What is alive for a while counts here and is not in the model: none of these bounds was met."""
+    graph, mesh = layers(4, 512, 128), abstract(data=2, model=4)
+    light = tp.fsdp(tp.plan(graph, mesh, {"batch": ("data", "model")}, remat=True), ("data", "model"), smallest=1)
+    assert light.memory(True).total <= 1_000_000
+    found = tp.search(graph, mesh, "h100", memory, method="milp", grad=True)
+    assert found.memory(True).total <= memory
