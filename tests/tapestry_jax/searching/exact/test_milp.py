@@ -251,11 +251,11 @@ def test_programs_of_many_operations_are_solved(monkeypatch: pytest.MonkeyPatch)
     assert plan.gap is not None and plan.gap < 1e-3
 
 
-@pytest.mark.parametrize("memory", [1_000_000, 1_150_000, 1_300_000])
-def test_more_memory_than_some_plan_needs_is_enough(memory: int):
+@pytest.mark.parametrize("share", [1.02, 1.17, 1.32])
+def test_more_memory_than_some_plan_needs_is_enough(share: float):
     """What is alive for a while counts here and is not in the model: none of these bounds was met."""
     graph, mesh = layers(4, 512, 128), abstract(data=2, model=4)
     light = tp.fsdp(tp.plan(graph, mesh, {"batch": ("data", "model")}, remat=True), ("data", "model"), smallest=1)
-    assert light.memory(True).total <= 1_000_000
+    memory = int(share * light.memory(True).total)
     found = tp.search(graph, mesh, "h100", memory, method="milp", grad=True)
     assert found.memory(True).total <= memory

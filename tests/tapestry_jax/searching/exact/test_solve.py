@@ -247,7 +247,8 @@ def test_whatever_rows_are_said_to_cost_no_choice_takes_less_than_follows_from_i
     assert opened
 
 
-@pytest.mark.parametrize("share", [0.9, 0.6])
+# At 0.6 a choice holds as much as there is, to the last digit, which depends on how Python adds up.
+@pytest.mark.parametrize("share", [0.9, 0.61])
 def test_what_is_left_out_changes_no_optimum(monkeypatch: pytest.MonkeyPatch, share: float):
     model = undominated(slow_layers())
     memory = share * model.held(solve(model, gap=EXACT).choice)
