@@ -102,9 +102,7 @@ def _compiled(traced: Any, name: str, mesh: Any, predicted: int, options: dict[s
         needed += [f"plan.memory predicts {predicted:,} B"] if fits else []
         remedy = "Cut more dimensions, or put some in chunks: plan.explain(grad=True) shows what is alive."
         if not fits:
-            remedy = (
-                "Those are its own words: place what they name otherwise, or take another version of the compiler."
-            )
+            remedy = "Those are its own words: place what they name otherwise, or take another version of the compiler."
         raise PlanError(
             message(
                 f"the compiler refuses `{name}` for {mesh.devices.flat[0].device_kind} x {mesh.size}",

@@ -70,16 +70,14 @@ def run(chosen: argparse.Namespace, *, is_process: bool) -> int:
 
 def _check_place(path: str) -> None:
     """Before anything is compiled: there is a folder for the file, and none in its place."""
-    if path and not Path(path).is_dir() and Path(path).absolute().parent.is_dir():
-        return
-    raise TapestryError(
-        message(
-            "tapestry aot: the program cannot be written there",
-            "expected the name of a file in a folder that is there",
-            f"got --hlo {path!r}",
-            remedy="Name another file.",
-        )
-    )
+    why = "expected the name of a file in a folder that is there"
+    try:
+        if path and not Path(path).is_dir() and Path(path).absolute().parent.is_dir():
+            return
+    except (OSError, ValueError) as error:
+        why = str(error)
+    headline = "tapestry aot: the program cannot be written there"
+    raise TapestryError(message(headline, why, f"got --hlo {path!r:.300}", remedy="Name another file."))
 
 
 def _write(path: str, text: str) -> None:

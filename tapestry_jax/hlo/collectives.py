@@ -124,7 +124,7 @@ def _parted(shape: str) -> tuple[str, str]:
             parts.append("")
         else:
             parts[-1] += letter
-    return parts[0], parts[1]
+    return parts[0], parts[-1]
 
 
 def _nbytes(dtype: str, dims: str, packed: str) -> int:

@@ -15,6 +15,7 @@ from tapestry_jax.nnx.training.errors import TrainingError
 from tapestry_jax.nnx.training.metrics import NOTHING, Metrics
 from tapestry_jax.nnx.training.progress import Bar, bar
 from tapestry_jax.nnx.training.saving.recent import Recent
+from tapestry_jax.nnx.training.saving.resuming import Places
 from tapestry_jax.nnx.training.saving.saved import Saved
 from tapestry_jax.nnx.training.stepping.state import TrainState
 
@@ -92,26 +93,27 @@ def fit(
         read_function(told.report, "report= of trainer.fit", TrainingError)
     save_every = read_count(save_every, "save_every= of trainer.fit", error=TrainingError)
     given = batches if callable(batches) else iterator(batches, "trainer.fit", _FUNCTION)
-    if saved is not None:
-        saved.begin(given, trainer.record)
+    places = Places() if saved is None else saved.begin(given, trainer.record)
     _begin_total(trainer)
     at = trainer.steps
     with bar(told.progress, trainer.steps, last) as shown:
         if trainer.recent.steps and trainer.steps % every == 0:
             _tell(trainer, told, shown)  # Ctrl-C came behind the step, and before its row
-        for batch in _from(given, trainer, last, saved):
+        for batch in _from(given, trainer, last, places):
+            if saved is not None:
+                saved.places = places  # `report=` may have restored, or called `fit` itself
             trainer.step_on(batch)
             beat()
             is_last = trainer.steps == last
             if trainer.steps % every == 0 or is_last:
                 _tell(trainer, told, shown)
             if saved is not None and (trainer.steps % save_every == 0 or is_last):
-                saved.save(trainer.state, trainer.steps, trainer.told())
+                saved.save(trainer.state, trainer.steps, trainer.told(), places)
                 at = trainer.steps
         if is_more := bool(trainer.recent.steps):
             _tell(trainer, told, shown)
     if saved is not None and (trainer.steps > at or is_more):
-        saved.save(trainer.state, trainer.steps, trainer.told())
+        saved.save(trainer.state, trainer.steps, trainer.told(), places)
     return trainer.recent.total.read()
 
 
@@ -170,7 +172,7 @@ def _check_takes_step(batches: Callable[[int], Any]) -> None:
 
 
 def _from(
-    batches: Iterator[Any] | Callable[[int], Any], trainer: Steps, last: int | None, saved: Saved | None
+    batches: Iterator[Any] | Callable[[int], Any], trainer: Steps, last: int | None, places: Places
 ) -> Iterator[Any]:
     """Batches from that of the next step on."""
     start = trainer.steps
@@ -184,8 +186,7 @@ def _from(
         yield from (batches(step) for step in range(start, last))
         return
     for _ in range(sys.maxsize if last is None else min(max(0, last - start), sys.maxsize)):
-        if saved is not None:
-            saved.taking(trainer.steps)
+        places.taking(trainer.steps)  # nothing where no checkpoints are written
         try:
             batch = next(batches)
         except StopIteration:

@@ -339,18 +339,22 @@ class Trainer:
         """See whether the first step that was not looked at gave numbers; waits for it."""
         step, metrics, args = self._unseen[0]
         fault = np.asarray(metrics.get(FAULT, 0))
-        self._unseen.pop(0)
         if not fault.any():
+            self._unseen.pop(0)
             return
+        # Ctrl-C in here leaves it to be looked at.
         words = described(fault, self._paths)
         batch = faults_of(self.plan_of(*args).graph, args)
         if self._stepper.nan == "skip":
-            self.skipped.append(f"step {step}: {'; '.join((words[0], *batch[:1], *words[1:]))}")
+            with uninterrupted():
+                self._unseen.pop(0)
+                self.skipped.append(f"step {step}: {'; '.join((words[0], *batch[:1], *words[1:]))}")
             return
-        # No step after it changed anything, since the fault is part of the state: taken out, training may go on.
-        self._state = replace(self._state, fault=sent(np.zeros(2, np.int32), self._places.fault))
-        self.steps, self._unseen = step - 1, []
-        self.recent.forget(self.steps)
+        with uninterrupted():
+            # No step after it changed anything, since the fault is part of the state: taken out, training may go on.
+            self._state = replace(self._state, fault=sent(np.zeros(2, np.int32), self._places.fault))
+            self.steps, self._unseen = step - 1, []
+            self.recent.forget(self.steps)
         raise stopped(step, words, batch)
 
 

@@ -10,8 +10,8 @@ from combinators.frozen import dataclass
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 from tapestry_jax.planning.geometry.time_axis import in_space, in_time, ring_of, turns_of
 
-_BITS = {"int1": 1, "uint1": 1, "int2": 2, "uint2": 2, "int4": 4, "uint4": 4, "float4_e2m1fn": 4}
-"""Of dtypes whose cells are less than a byte: on a host each takes one, on devices they share it."""
+_BITS = {"int2": 2, "uint2": 2, "int4": 4, "uint4": 4, "float4_e2m1fn": 4}
+"""Of dtypes whose cells share a byte on GPUs and TPUs: on a host each takes one, and what CPUs send is widened."""
 
 
 def dense_bytes(cells: int, dtype: Any) -> int:

@@ -15,7 +15,9 @@ from tapestry_jax.nnx.training.errors import TrainingError
 from tapestry_jax.nnx.training.saving.sums import mark_of, write_sums
 
 # What was being written or removed when a run was killed, and what Orbax calls the former.
-_LEFT = re.compile(r"\d+\.(partial|removed|orbax-checkpoint-tmp).*", re.ASCII)
+_LEFT = re.compile(r"\d+\.(partial|removed|aside|orbax-checkpoint-tmp).*", re.ASCII)
+# What made way for the next one of its step where two names cannot be exchanged, and comes back if that is not there.
+_ASIDE = re.compile(r"(\d+)\.aside-.*", re.ASCII)
 _STEP = re.compile("0|[1-9][0-9]*", re.ASCII)
 
 
@@ -46,6 +48,7 @@ class Folder:
           TrainingError: when the folder cannot be read.
         """
         try:
+            self._put_back()
             return {step: mark_of(self.at(step)) for step in self._steps()}
         except OSError as error:
             remedy = "Let this process read that folder, or name another one."
@@ -147,7 +150,7 @@ class Folder:
 
     def _give_up(self, step: int) -> None:
         """Remove a checkpoint, under another name: one of which half is there has not its own."""
-        removed = self._other_name(step)
+        removed = self._other_name(step, "removed")
         self.at(step).rename(removed)
         _remove([removed])
 
@@ -163,9 +166,11 @@ class Folder:
                 raise OSError(f"another one has come to {self.at(step)}")
             _remove([partial])
             return
-        aside = self._other_name(step)
+        aside = self._other_name(step, "aside")
         try:
             self.at(step).rename(aside)
+            if mark_of(aside) != mark:
+                raise OSError(f"another one has come to {self.at(step)}")
             partial.rename(self.at(step))
         except BaseException:
             if aside.is_dir() and not self.at(step).is_dir():
@@ -173,8 +178,15 @@ class Folder:
             raise
         _remove([aside])
 
-    def _other_name(self, step: int) -> Path:
-        return self.path / f"{step}.removed-{self._token}-{secrets.token_hex(4)}"
+    def _other_name(self, step: int, why: str) -> Path:
+        return self.path / f"{step}.{why}-{self._token}-{secrets.token_hex(4)}"
+
+    def _put_back(self) -> None:
+        """Give checkpoints their names again that made way for others which never came: a run was killed between."""
+        for each in self.path.iterdir() if self.path.is_dir() else ():
+            told = _ASIDE.fullmatch(each.name)
+            if told is not None and not self.at(int(told[1])).is_dir() and mark_of(each):
+                each.rename(self.at(int(told[1])))
 
 
 def exchanged(one: Path, other: Path) -> bool:

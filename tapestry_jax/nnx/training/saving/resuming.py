@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from combinators.errors import message
 from tapestry_jax.nnx.training.errors import TrainingError
+
+_NOTED = 4
+"""So many places are known: whether numbers are finite is seen a step late, and the steps behind are taken back."""
 
 
 def is_resumable(batches: Any) -> bool:
@@ -21,7 +26,12 @@ def place_in(batches: Any) -> Any:
     Raises:
       TrainingError: when it cannot.
     """
-    place = batches.get_state()
+    try:
+        place = batches.get_state()
+    except Exception as error:
+        details = (f"{type(batches).__name__}.get_state: {type(error).__name__}: {error}"[:200],)
+        remedy = "Let get_state tell where the next batch is, at any time."
+        raise TrainingError(message("where the batches are cannot be stored", *details, remedy=remedy)) from error
     if isinstance(place, bytes):
         return {"bytes": base64.b64encode(place).decode()}
     try:
@@ -30,6 +40,38 @@ def place_in(batches: Any) -> Any:
         details = (f"get_state gives {type(place).__name__}: {error}"[:200],)
         remedy = "Give bytes, or what JSON can say."
         raise TrainingError(message("where the batches are cannot be stored", *details, remedy=remedy)) from error
+
+
+class Places:
+    """Where the batches of one call of `fit` were, before and behind its last steps.
+
+    Args:
+      batches: what `fit` was given; None, or what does not say where it is, has no places.
+      known: places by step, of a checkpoint.
+    """
+
+    def __init__(self, batches: Any = None, known: Mapping[int, Any] | None = None) -> None:
+        self._batches, self._noted = batches if is_resumable(batches) else None, dict[int, Any](known or {})
+
+    def taking(self, step: int) -> None:
+        """Note where batches are before the one behind `step` is taken: who takes it may be interrupted, or stopped."""
+        if self._batches is None:
+            return
+        before = [(at, place) for at, place in self._noted.items() if at < step]
+        self._noted = dict(before[1 - _NOTED :])
+        # What cannot tell it yet may tell it when it is asked for.
+        with suppress(TrainingError):
+            self._noted[step] = place_in(self._batches)
+
+    def at(self, step: int) -> Any:
+        """The place at a step: the one that was noted, or where batches are now; None where there is none.
+
+        Raises:
+          TrainingError: where it cannot be stored.
+        """
+        if step in self._noted or self._batches is None:
+            return self._noted.get(step)
+        return place_in(self._batches)
 
 
 def check_record(record: Any) -> None:

@@ -13,12 +13,9 @@ from combinators.errors import message, spelt
 from tapestry_jax.nnx.training.errors import TrainingError
 from tapestry_jax.nnx.training.saving.checkpoints import Checkpoints
 from tapestry_jax.nnx.training.saving.folder import in_words
-from tapestry_jax.nnx.training.saving.resuming import check_record, go_on, is_resumable, place_in
+from tapestry_jax.nnx.training.saving.resuming import Places, check_record, go_on
 from tapestry_jax.nnx.training.saving.sums import SUMS
 from tapestry_jax.nnx.training.stepping.state import TrainState
-
-_NOTED = 4
-"""So many places are known: whether numbers are finite is seen a step late, and the steps behind are taken back."""
 
 
 class Saved:
@@ -30,8 +27,8 @@ class Saved:
 
     def __init__(self, checkpoints: Checkpoints) -> None:
         self._checkpoints, self._place = checkpoints, None
-        # What `fit` was given last, where it says where it is; and where that was after the last steps.
-        self._batches, self._places = None, dict[int, Any]()
+        self.places = Places()
+        """Of what `fit` goes through now, or went through last: for what is saved by hand."""
 
     @staticmethod
     def of(folder: Any, keep: Any) -> Saved:
@@ -47,12 +44,15 @@ class Saved:
         _check_folder(Path(folder))
         return Saved(Checkpoints(Path(folder), read_count(keep, "keep= of a trainer", error=TrainingError)))
 
-    def begin(self, batches: Any, record: Any) -> None:
+    def begin(self, batches: Any, record: Any) -> Places:
         """What `fit` is given goes to where it was when the checkpoint was written that the run goes on from.
 
         Args:
           batches: what `fit` was given.
           record: what users add, as it is now.
+
+        Returns:
+          The places of these batches from now on.
 
         Raises:
           TrainingError: where it cannot, the folder belongs to another run, or the record cannot be stored.
@@ -62,20 +62,10 @@ class Saved:
         if self._place is not None:
             go_on(batches, self._place)
         # Only now: batches that were refused are refused again.
-        self._place, self._places = None, {}
-        self._batches = batches if is_resumable(batches) else None
+        self._place, self.places = None, Places(batches)
+        return self.places
 
-    def taking(self, step: int) -> None:
-        """Note where batches are before the one behind `step` is taken: who takes it may be interrupted, or stopped.
-
-        Raises:
-          TrainingError: where a place is nothing that can be stored.
-        """
-        if self._batches is not None:
-            last = list(self._places.items())[1 - _NOTED :]
-            self._places = dict([*last, (step, place_in(self._batches))])
-
-    def save(self, state: TrainState, step: int, told: Mapping[str, Any]) -> None:
+    def save(self, state: TrainState, step: int, told: Mapping[str, Any], places: Places | None = None) -> None:
         """Write a checkpoint; those of later steps than the run went on from give way to it.
 
         Where what `fit` was given has a place, it is stored: the one at that step, if another batch was taken since.
@@ -84,15 +74,14 @@ class Saved:
           state: the arrays.
           step: of the checkpoint.
           told: what else is stored, as far as JSON can say it.
+          places: of the batches that the state is of; by default of those that `fit` was given last.
 
         Raises:
           TrainingError: where the folder belongs to another run, or the record cannot be stored.
         """
         self._checkpoints.check_known()
         check_record(told["record"])
-        now = step not in self._places and self._batches is not None
-        place = place_in(self._batches) if now else self._places.get(step)
-        self._checkpoints.save(step, state, {**told, "batches": place})
+        self._checkpoints.save(step, state, {**told, "batches": (places or self.places).at(step)})
 
     def restore(
         self, step: int | None, types: TrainState, places: TrainState
@@ -114,7 +103,7 @@ class Saved:
         state = self._checkpoints.arrays(chosen, types, places)
         found = self._checkpoints.record(chosen)
         self._checkpoints.restored(chosen, there)
-        self._place, self._batches, self._places = found["batches"], None, {chosen: found["batches"]}
+        self._place, self.places = found["batches"], Places(known={chosen: found["batches"]})
         return state, chosen, found
 
     def _newest(self, there: Mapping[int, str]) -> int:

@@ -135,8 +135,13 @@ def test_whenever_a_run_is_killed_a_whole_checkpoint_is_there(tmp_path: Path, mo
     assert at > 5 and number(folder, 5) == 5.0
 
 
-def test_a_step_that_is_saved_again_is_there_at_every_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only where the system exchanges two names at one moment: elsewhere the one before it would be all there is."""
+@pytest.mark.parametrize("can", [True, False], ids=["at once", "one by one"])
+def test_a_step_that_is_saved_again_is_there_at_every_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, can: bool
+) -> None:
+    """Where the system cannot exchange two names the one before it comes back to who looks next."""
+    if not can:
+        monkeypatch.setattr(folders, "exchanged", lambda *_: False)
     original = tmp_path / "original"
     save(run_of(original, 1), 3, 3.0)
     at, killed = 0, True
@@ -193,6 +198,23 @@ def test_what_comes_while_a_step_is_saved_again_stays(
     monkeypatch.setattr(folders, "mark_of", then)
     assert "holds checkpoints of another run" in refused(save, ours, 3, 7.0)
     assert number(tmp_path, 3) == 6.0
+
+
+def test_what_comes_before_a_step_makes_way_is_not_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = run_of(tmp_path, 1)
+    save(ours, 3, 1.0)
+    other = run_of(tmp_path, step=3)
+    other._there._is_cleared = True
+
+    def late(*_: Any) -> bool:
+        monkeypatch.undo()
+        save(other, 3, 6.0)
+        monkeypatch.setattr(folders, "exchanged", lambda *_: False)
+        return False
+
+    monkeypatch.setattr(folders, "exchanged", late)
+    assert "holds checkpoints of another run" in refused(save, ours, 3, 7.0)
+    assert number(tmp_path, 3) == 6.0 and Checkpoints(tmp_path, 1).marks().keys() == {3}
 
 
 def _die(patched: pytest.MonkeyPatch, at: int) -> None:

@@ -16,6 +16,7 @@ import pytest
 from flax import nnx
 
 import tapestry_jax as tp
+from tapestry_jax.nnx.training import trainer as trainers
 from tapestry_jax.nnx.training.saving.checkpoints import Checkpoints
 from tapestry_jax.nnx.training.saving.resuming import is_resumable
 from tapestry_jax.nnx.training.saving.sums import write_sums
@@ -348,6 +349,57 @@ def test_what_is_saved_where_it_is_told_loses_no_row_and_no_place(tmp_path):
         again.history = [row for row in again.history if row["step"] % 2 == 0][: 2 if step == 5 else 4]
         expected.history = expected.history[: len(again.history)]
         assert_same_run(again, expected)
+
+
+class Late(Stream):
+    """It says where it is from its first batch on."""
+
+    def get_state(self):
+        if not self.at:
+            raise RuntimeError("no batch was taken yet")
+        return super().get_state()
+
+
+def test_batches_that_say_late_where_they_are_are_trained_on(tmp_path):
+    trainer = trainer_of(tmp_path)
+    trainer.fit(Late(), steps=3, save_every=2)
+    assert Checkpoints(tmp_path, 1).record(3)["batches"] == {"json": {"at": 3}}
+
+
+@pytest.mark.parametrize("inner", [lambda trainer: trainer.restore(2), lambda trainer: trainer.fit(Stream(), steps=5)])
+def test_places_are_those_of_the_fit_that_saves(tmp_path, inner):
+    def report(step, found):
+        del step, found
+        if not done:
+            done.append(True)
+            inner(trainer)
+
+    trainer, stream, done = trainer_of(tmp_path, keep=9), Stream(), []
+    trainer.fit(stream, steps=2)
+    trainer.fit(stream, steps=9, every=4, save_every=1, report=report)
+    for back in (1, 0):
+        assert Checkpoints(tmp_path, 1).record(trainer.steps - back)["batches"]["json"]["at"] == stream.at - back
+
+
+@pytest.mark.parametrize("when", ["described", "faults_of"])
+def test_ctrl_c_while_a_fault_is_told_leaves_it_to_be_told(tmp_path, monkeypatch, when):
+    def interrupted(*_):
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    def at(step):
+        x, labels = batch(step)
+        return (np.full_like(x, np.nan) if step == 2 else x), labels
+
+    trainer = trainer_of(tmp_path)
+    monkeypatch.setattr(trainers, when, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        trainer.fit(at, steps=6)
+    with pytest.raises(tp.nnx.TrainingError, match="step 3"):
+        trainer.save()
+    assert trainer.steps == 2
+    trainer.save()
+    assert all(np.isfinite(leaf).all() for leaf in leaves(trainer))
 
 
 def test_what_is_saved_again_tells_what_there_is_now(tmp_path):
