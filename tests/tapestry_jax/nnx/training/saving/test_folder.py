@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -110,29 +111,41 @@ class Killed(BaseException):
     """The end of a process, behind which it does nothing."""
 
 
-def test_whenever_a_run_is_killed_a_whole_checkpoint_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At each rename, removal and sum; with a checkpoint that is given up, and one that `keep=` lets go."""
-    original = tmp_path / "original"
-    first = run_of(original, 2)
-    for step in (1, 2, 3):
-        save(first, step, float(step))
+def killed_at_each_call(original: Path, step: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Copies of a folder in which a run that went on from `step` was killed while it saved step 3, each one call later.
+
+    In the last one it was not killed.
+    """
     at, killed = 0, True
     while killed:
-        at, killed, folder = at + 1, False, tmp_path / f"run{at}"
+        at, killed, folder = at + 1, False, original.with_name(f"run{at}")
         shutil.copytree(original, folder)
-        run = run_of(folder, 1, step=2)
+        run = run_of(folder, 1, step=step)
         with monkeypatch.context() as patched:
             _die(patched, at)
             try:
                 save(run, 3, 9.0)
             except Killed:
                 killed = True
+        yield folder
+
+
+def test_whenever_a_run_is_killed_a_whole_checkpoint_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At each rename, removal and sum; with a checkpoint that is given up, and one that `keep=` lets go."""
+    original = tmp_path / "original"
+    first = run_of(original, 2)
+    for step in (1, 2, 3):
+        save(first, step, float(step))
+    count = 0
+    for folder in killed_at_each_call(original, 2, monkeypatch):
+        count += 1
         there = Checkpoints(folder, 1).marks()
         assert there and all(there.values())
         assert all(number(folder, step) in (step, *[9.0] * (step == 3)) for step in there)
         save(run_of(folder, 1, step=max(there)), 5, 5.0)
         assert [each.name for each in folder.iterdir()] == ["5"], "what was left is removed"
-    assert at > 5 and number(folder, 5) == 5.0
+        assert number(folder, 5) == 5.0
+    assert count > 5
 
 
 @pytest.mark.parametrize("can", [True, False], ids=["at once", "one by one"])
@@ -144,21 +157,13 @@ def test_a_step_that_is_saved_again_is_there_at_every_moment(
         monkeypatch.setattr(folders, "exchanged", lambda *_: False)
     original = tmp_path / "original"
     save(run_of(original, 1), 3, 3.0)
-    at, killed = 0, True
-    while killed:
-        at, killed, folder = at + 1, False, tmp_path / f"run{at}"
-        shutil.copytree(original, folder)
-        run = run_of(folder, 1, step=3)
-        with monkeypatch.context() as patched:
-            _die(patched, at)
-            try:
-                save(run, 3, 9.0)
-            except Killed:
-                killed = True
+    count = 0
+    for folder in killed_at_each_call(original, 3, monkeypatch):
+        count += 1
         assert Checkpoints(folder, 1).marks().keys() == {3} and number(folder, 3) in (3.0, 9.0)
         save(run_of(folder, 1, step=3), 4, 4.0)
         assert [each.name for each in folder.iterdir()] == ["4"]
-    assert at > 2
+    assert count > 2
 
 
 @pytest.mark.parametrize("can", [True, False], ids=["at once", "one by one"])
