@@ -105,6 +105,12 @@ def test_every_computation_is_looked_at_by_itself_and_updates_end_nothing() -> N
     assert found == {"other": 2, "main": 1}
 
 
+def test_what_was_sent_from_the_start_is_so_behind_an_update() -> None:
+    update = "%u = f32[256]{0} collective-permute-update(%s)"
+    text = module(START, BUSY, update, BUSY.replace("%b", "%c"), DONE.replace("(%s)", "(%u)"))
+    assert [between.kernels for between in enclosed(read(text)).values()] == [2]
+
+
 def test_what_another_core_is_given_late_is_sent_from_then_on() -> None:
     start = '%s = ((), (), (s32[1]{0})) call-start(), async_execution_thread="sparsecore", to_apply=%sums'
     update = "%u = ((f32[2048]{0}), f32[256]{0}) call-update(%s, %p)"

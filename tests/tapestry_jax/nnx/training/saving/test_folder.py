@@ -205,6 +205,14 @@ def test_what_comes_while_a_step_is_saved_again_stays(
     assert number(tmp_path, 3) == 6.0
 
 
+def test_what_was_half_removed_does_not_come_back(tmp_path: Path) -> None:
+    save(run_of(tmp_path), 3, 1.0)
+    (tmp_path / "3").rename(tmp_path / "3.aside-a-b")
+    shutil.copytree(tmp_path / "3.aside-a-b", tmp_path / "4.aside-a-b")
+    (tmp_path / "4.aside-a-b" / SUMS).unlink()
+    assert Checkpoints(tmp_path, 1).marks().keys() == {3} and number(tmp_path, 3) == 1.0
+
+
 def test_what_comes_before_a_step_makes_way_is_not_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ours = run_of(tmp_path, 1)
     save(ours, 3, 1.0)

@@ -70,13 +70,15 @@ class Stream:
     """Batches that say where they are, as those of Grain: by JSON, or by bytes."""
 
     def __init__(self, as_bytes=False):
-        self.at, self._as_bytes = 0, as_bytes
+        self.at, self._as_bytes, self.left = 0, as_bytes, -1  # Ctrl-C comes where so many are left to take
 
     def __iter__(self):
         return self
 
     def __next__(self):
-        self.at += 1
+        if self.left == 0:
+            raise KeyboardInterrupt
+        self.at, self.left = self.at + 1, self.left - 1
         return batch(self.at)
 
     def get_state(self):
@@ -366,8 +368,10 @@ def test_batches_that_say_late_where_they_are_are_trained_on(tmp_path):
     assert Checkpoints(tmp_path, 1).record(3)["batches"] == {"json": {"at": 3}}
 
 
-@pytest.mark.parametrize("inner", [lambda trainer: trainer.restore(2), lambda trainer: trainer.fit(Stream(), steps=5)])
-def test_places_are_those_of_the_fit_that_saves(tmp_path, inner):
+@pytest.mark.parametrize(
+    ("inner", "first"), [(lambda trainer: trainer.restore(2), 3), (lambda trainer: trainer.fit(Stream(), steps=5), 5)]
+)
+def test_places_are_those_of_the_fit_that_saves(tmp_path, inner, first):
     def report(step, found):
         del step, found
         if not done:
@@ -377,8 +381,28 @@ def test_places_are_those_of_the_fit_that_saves(tmp_path, inner):
     trainer, stream, done = trainer_of(tmp_path, keep=9), Stream(), []
     trainer.fit(stream, steps=2)
     trainer.fit(stream, steps=9, every=4, save_every=1, report=report)
-    for back in (1, 0):
+    for back in range(trainer.steps - first + 1):
         assert Checkpoints(tmp_path, 1).record(trainer.steps - back)["batches"]["json"]["at"] == stream.at - back
+    # By hand, in a report behind the one that went elsewhere.
+    done.clear()
+    stream.left = 3
+    with pytest.raises(KeyboardInterrupt):
+        trainer.fit(stream, steps=trainer.steps + 9, every=2, report=report)
+    trainer.save()
+    assert Checkpoints(tmp_path, 1).record(trainer.steps)["batches"]["json"]["at"] == stream.at
+
+
+def test_a_run_that_was_stopped_says_where_the_batch_before_the_bad_one_was(tmp_path):
+    class Bad(Stream):
+        def __next__(self):
+            x, labels = super().__next__()
+            return (np.full_like(x, np.nan) if self.at == 3 else x), labels
+
+    trainer, stream = trainer_of(tmp_path), Bad()
+    with pytest.raises(tp.nnx.TrainingError, match="step 3"):
+        trainer.fit(stream, steps=6)
+    trainer.save()
+    assert stream.at == 4 and Checkpoints(tmp_path, 1).record(2)["batches"] == {"json": {"at": 2}}
 
 
 @pytest.mark.parametrize("when", ["described", "faults_of"])
