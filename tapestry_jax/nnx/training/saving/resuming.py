@@ -11,7 +11,7 @@ from typing import Any
 from combinators.errors import message
 from tapestry_jax.nnx.training.errors import TrainingError
 
-_NOTED = 4
+_NOTED = 2
 """So many places are known: whether numbers are finite is seen a step late, and the steps behind are taken back."""
 
 
