@@ -49,6 +49,8 @@ def test_what_is_lighter_than_it_was_thought_is_found_where_nothing_else_fits(se
     try:
         found = tp.search(graph, MESH, "H100", memory, "anneal", grad=True, seed=seed)
     except tp.PlanError as error:
+        if jax.__version_info__ < (0, 11):
+            raise  # newer versions keep more, and what the error tells of is held against the bound
         told = re.search(r"needs ([\d,]+) B, ([\d,]+) B more", str(error))
         assert told is not None and int(told[1].replace(",", "")) > memory
     else:
