@@ -16,6 +16,7 @@ from combinators.frozen import dataclass
 from combinators.kernels.coordinates import Skipping
 from combinators.merging.monoid import Monoid
 from combinators.monoids import AttentionState, attention_output
+from combinators.numerics.hiding import hide
 
 Axes = tuple[str, ...]
 
@@ -109,13 +110,19 @@ class Scores:
         """The maximum of every row of scores, their exponentials relative to it, and the values."""
         scores, mask, value = self._scores(blocks)
         if mask is not None:
-            scores = jnp.where(mask, scores, self.hidden)
+            scores = self._hide(scores, mask, self.hidden, blocks[0])
         maximum = jax.lax.stop_gradient(jnp.max(scores, axis=-1, initial=-jnp.inf))
         # A row without any visible key, which a mask or a bias of -inf makes, has the maximum -inf and must not turn
         # into NaN; without them there is none.
         sees_all = mask is None and self.bias is None
         at = maximum if sees_all else jnp.where(jnp.isfinite(maximum), maximum, 0)
         return maximum, jnp.exp(scores - at[..., None]), value
+
+    def _hide(self, scores: Any, seen: Any, value: float, query: Any) -> Any:
+        """Scores, and a value in the place of those that are not seen."""
+        if not query.shape[-1]:
+            return jnp.where(seen, scores, value)
+        return hide(scores, seen, value, self._spread(query[..., 0], self.query[:-1]))
 
     def _spread(self, block: Any, axes: Axes) -> Any:
         """Bring a block to the axes of the scores, with size 1 where it has none."""
@@ -175,7 +182,7 @@ class DenseAttention(Scores):
             # Every query sees the first key, and XLA knows this form of softmax as one fused kernel.
             scores, seen, value = self._scores(blocks)
             if scores.shape[-1]:
-                weights = jax.nn.softmax(scores if seen is None else jnp.where(seen, scores, -jnp.inf))
+                weights = jax.nn.softmax(scores if seen is None else self._hide(scores, seen, -jnp.inf, blocks[0]))
                 return self._weighted(weights, value, self.output).astype(value.dtype)
         _, weights, value = self._weights(blocks)
         total = jnp.sum(weights, axis=-1)
