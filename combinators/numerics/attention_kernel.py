@@ -119,7 +119,7 @@ class Scores:
         return maximum, jnp.exp(scores - at[..., None]), value
 
     def _hide(self, scores: Any, seen: Any, value: float, query: Any) -> Any:
-        """Scores, and a value in the place of those that are not seen."""
+        """Scores or weights, and a value in the place of those that are not seen."""
         if not query.shape[-1]:
             return jnp.where(seen, scores, value)
         return hide(scores, seen, value, self._spread(query[..., 0], self.query[:-1]))

@@ -32,7 +32,7 @@ class DroppedScores(Scores):
     def _left(self, weights: Any, blocks: tuple[Any, ...]) -> Any:
         """The weights that values are summed by; the sum of weights is that of all."""
         kept = self._spread(blocks[self._place], self.kept)
-        return jnp.where(kept, weights / self.share, 0)
+        return self._hide(weights / self.share, kept, 0.0, blocks[0])
 
 
 @dataclass(frozen=True)

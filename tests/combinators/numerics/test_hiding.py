@@ -63,14 +63,18 @@ def test_maps_over_all_that_it_takes() -> None:
     np.testing.assert_array_equal(found, jnp.where(seen, VALUES, 0))
 
 
-@pytest.mark.parametrize("remat", [{}, {"decoder": True}, {"decoder": "dots"}], ids=["kept", "again", "dots"])
-def test_no_mask_of_all_scores_lies_beside_a_loop(remat: Any) -> None:
-    # A stack of causal layers: what JAX moves out of their loop is the mask of one head, not that of all scores.
+@pytest.mark.parametrize("dropped", [0.0, 0.5], ids=["whole", "dropped"])
+@pytest.mark.parametrize("remat", [{}, {"": True}, {"": "dots"}], ids=["kept", "again", "dots"])
+def test_nothing_of_all_scores_lies_beside_a_loop(remat: Any, dropped: float) -> None:
+    # Causal layers: what JAX moves out of their loop is the mask of one head, not that of all scores.
     batch, seq, heads = 4, 16, 2
-    config = tp.nnx.TransformerConfig(vocab=8, embed=8, heads=heads, layers=3, max_len=seq, stacked=True)
-    model = nnx.eval_shape(lambda: tp.nnx.Transformer(config, rngs=nnx.Rngs(0)))
-    tokens = jax.ShapeDtypeStruct((batch, seq), jnp.int32)
-    graph = tp.trace(lambda model, x, y: tp.nnx.cross_entropy(model(x), y), model, tokens, tokens)
+
+    def layer(rngs: nnx.Rngs) -> Any:
+        return tp.nnx.MultiHeadAttention(heads, 8, causal=True, dropout_rate=dropped, rngs=rngs)
+
+    model = nnx.eval_shape(lambda: tp.nnx.Stack.of(layer, 3, rngs=nnx.Rngs(params=0, dropout=1)))
+    x = jax.ShapeDtypeStruct((batch, seq, 8), jnp.float32)
+    graph = tp.trace(lambda model, x: tp.fold(tp.aggregators.Mean(), "b s e -> ()")(model(x)), model, x)
     plan = tp.plan(graph, tp.mesh(jax.devices()[:2], data=2), {"batch": "data"}, remat=remat)
     still = [*_still(trace_pinned(plan.schedule, plan.mesh, (0,)).jaxpr.jaxpr)]
     assert max((math.prod(aval.shape) for aval in still), default=0) <= seq * seq
