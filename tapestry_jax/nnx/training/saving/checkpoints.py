@@ -142,7 +142,10 @@ class Checkpoints:
             read = self._open().restore(self._there.at(step), args=args.Composite(arrays=args.StandardRestore(wanted)))[
                 "arrays"
             ]
-        except _UNREADABLE as error:
+        except Exception as error:
+            # Of files that went while they were read Orbax tells by an exception of no class.
+            if type(error) is not Exception and not isinstance(error, _UNREADABLE):
+                raise
             raise self._unreadable(step, error) from error
         return jax.tree.map(
             _key_again, like, jax.tree.unflatten(jax.tree.structure(like), [read[name] for name in flat])

@@ -8,6 +8,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import jax
+
 from combinators.arguments import read_count
 from combinators.errors import message, spelt
 from tapestry_jax.nnx.training.errors import TrainingError
@@ -16,6 +18,9 @@ from tapestry_jax.nnx.training.saving.folder import in_words
 from tapestry_jax.nnx.training.saving.resuming import Places, check_record, go_on
 from tapestry_jax.nnx.training.saving.sums import SUMS
 from tapestry_jax.nnx.training.stepping.state import TrainState
+
+_AGAIN = 10
+"""So often a checkpoint is looked for again that another run removed while it was read."""
 
 
 class Saved:
@@ -88,9 +93,36 @@ class Saved:
     ) -> tuple[TrainState, int, dict[str, Any]]:
         """The arrays of a checkpoint, its step, and what else was stored.
 
+        Another run may write there meanwhile: what it removed or wrote anew while it was read is looked for again.
+
         Raises:
           TrainingError: where there is none, it cannot be read, or is one of another model or optimizer.
         """
+        # Processes of one run read together: none of them may begin again by itself.
+        again = _AGAIN if jax.process_count() == 1 else 0
+        while True:
+            there, chosen = self._chosen(step)
+            read = self._read(chosen, types, places)
+            if not again or self._checkpoints.marks().get(chosen) == there[chosen]:
+                break
+            again -= 1
+        if isinstance(read, TrainingError):
+            raise read
+        state, found = read
+        self._checkpoints.restored(chosen, there)
+        self._place, self.places = found["batches"], Places(known={chosen: found["batches"]})
+        return state, chosen, found
+
+    def _read(
+        self, step: int, types: TrainState, places: TrainState
+    ) -> tuple[TrainState, dict[str, Any]] | TrainingError:
+        try:
+            return self._checkpoints.arrays(step, types, places), self._checkpoints.record(step)
+        except TrainingError as error:
+            return error
+
+    def _chosen(self, step: int | None) -> tuple[dict[int, str], int]:
+        """What there is, and the step to read."""
         there = self._checkpoints.marks()
         chosen = self._newest(there) if step is None else step
         if chosen not in there:
@@ -100,11 +132,7 @@ class Saved:
             if there:
                 remedy = f"Write trainer.restore({max(there)}), or trainer.restore() for the newest one."
             raise TrainingError(message(f"no checkpoint{told} in {self._checkpoints.folder}", *details, remedy=remedy))
-        state = self._checkpoints.arrays(chosen, types, places)
-        found = self._checkpoints.record(chosen)
-        self._checkpoints.restored(chosen, there)
-        self._place, self.places = found["batches"], Places(known={chosen: found["batches"]})
-        return state, chosen, found
+        return there, chosen
 
     def _newest(self, there: Mapping[int, str]) -> int:
         """The newest checkpoint that is whole, with a warning where a later one is not; of none the newest."""
@@ -113,7 +141,7 @@ class Saved:
             headline = f"trainer.restore() goes on from step {chosen}, and leaves out what is not whole"
             details = (f"{SUMS} is missing in {', '.join(unfinished)}", "the next checkpoint takes the place of those")
             remedy = "Keep a copy elsewhere of what is still wanted."
-            warnings.warn(message(headline, *details, remedy=remedy), RuntimeWarning, stacklevel=4)
+            warnings.warn(message(headline, *details, remedy=remedy), RuntimeWarning, stacklevel=5)
         return chosen
 
 

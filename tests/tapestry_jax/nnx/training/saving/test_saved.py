@@ -460,3 +460,56 @@ def test_steps_that_were_left_out_are_listed_by_who_goes_on(tmp_path):
     assert again.skipped == trainer.skipped
     trainer.restore(2)
     assert [text.split(":")[0] for text in trainer.skipped] == ["step 2"]
+
+
+@pytest.mark.parametrize("what", ["gone before it is read", "gone while it is read", "written anew"])
+def test_a_run_that_writes_meanwhile_is_read_where_it_is_then(what, tmp_path, monkeypatch):
+    # Whoever evaluates reads while another run keeps one checkpoint alone: what it looked at may be gone.
+    writer, reader = (trainer_of(tmp_path / "run", keep=1) for _ in range(2))
+    writer.step(*batch(0))
+    writer.save()
+    if what != "written anew":
+        writer.step(*batch(0))
+    arrays, read = Checkpoints.arrays, []
+
+    def meanwhile(self, step, *args):
+        read.append(step)
+        if len(read) > 1:
+            return arrays(self, step, *args)
+        if what == "gone while it is read":
+            shutil.rmtree(tmp_path / "run" / str(step) / "arrays" / "d")
+            with pytest.raises(tp.TapestryError, match="cannot be read"):
+                arrays(self, step, *args)
+        found = arrays(self, step, *args) if what == "written anew" else None
+        writer.record = {"told": "anew"}
+        writer.save()
+        return found or arrays(self, step, *args)
+
+    monkeypatch.setattr(Checkpoints, "arrays", meanwhile)
+    reader.restore()
+    assert (reader.steps, reader.record) == (writer.steps, {"told": "anew"})
+    assert read == ([1, 1] if what == "written anew" else [1, 2])
+
+
+def test_a_checkpoint_that_stays_unreadable_is_told_at_once(tmp_path, monkeypatch):
+    writer, reader = (trainer_of(tmp_path / "run") for _ in range(2))
+    writer.step(*batch(0))
+    writer.save()
+    (tmp_path / "run" / "1" / "record" / "metadata").write_text("")
+    read = []
+    record = Checkpoints.record
+    monkeypatch.setattr(Checkpoints, "record", lambda self, step: read.append(step) or record(self, step))
+    with pytest.raises(tp.TapestryError, match="truncated or changed"):
+        reader.restore()
+    assert read == [1]
+
+
+def test_files_that_go_while_they_are_read_are_told_as_such(tmp_path, monkeypatch):
+    writer, reader = (trainer_of(tmp_path / "run") for _ in range(2))
+    writer.step(*batch(0))
+    writer.save()
+    monkeypatch.setattr("tapestry_jax.nnx.training.saving.checkpoints.check_sums", lambda path: None)
+    for file in [*(tmp_path / "run" / "1" / "arrays").rglob("d/*")]:
+        file.unlink()
+    with pytest.raises(tp.TapestryError, match="cannot be read"):
+        reader.restore()
