@@ -66,7 +66,9 @@ def prepare(connection: sqlite3.Connection, where: str) -> None:
             _check(known, application, version, where)
         connection.execute("COMMIT")
     except BaseException:
-        connection.execute("ROLLBACK")
+        # SQLite has ended it by itself where the disk is full.
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
         raise
 
 

@@ -47,12 +47,21 @@ def locked(folder: str | Path, *, shared: bool = False) -> Generator[Path]:
         except OSError as error:
             raise _refused(folder, handle, error) from error
         if not shared:
-            os.ftruncate(handle, 0)
-            os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
-            remove_partial(folder)
+            _take(folder, handle)
         yield folder
     finally:
         os.close(handle)
+
+
+def _take(folder: Path, handle: int) -> None:
+    """Say who holds it, and remove what a job that was ended had not finished."""
+    try:
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+        remove_partial(folder)
+    except OSError as error:
+        remedy = "Make room there, or name another folder."
+        raise StreamError(message(f"{folder} cannot hold a job.", first_line(error), remedy=remedy)) from error
 
 
 def _refused(folder: Path, handle: int, error: OSError) -> StreamError:

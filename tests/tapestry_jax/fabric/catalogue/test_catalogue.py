@@ -14,7 +14,7 @@ import pytest
 
 import tapestry_jax as tp
 from tapestry_jax.fabric.catalogue.connection import FILE, Connection
-from tapestry_jax.fabric.catalogue.schema import APPLICATION, VERSION
+from tapestry_jax.fabric.catalogue.schema import APPLICATION, VERSION, prepare
 from tapestry_jax.fabric.catalogue.writes import name_version
 
 
@@ -31,6 +31,24 @@ def edited(folder: Path, *statements: str) -> None:
     for statement in statements:
         database.execute(statement)
     database.close()
+
+
+class Full(sqlite3.Connection):
+    """A database whose disk is full when a transaction is committed: SQLite has undone it then."""
+
+    def execute(self, statement: str, *args: Any) -> sqlite3.Cursor:
+        if statement != "COMMIT":
+            return super().execute(statement, *args)
+        super().execute("ROLLBACK")
+        raise sqlite3.OperationalError("database or disk is full")
+
+
+def test_a_disk_that_is_full_while_a_catalogue_is_made_is_told_as_such(tmp_path: Path):
+    made = sqlite3.connect(tmp_path / FILE, isolation_level=None, factory=Full)
+    with contextlib.closing(made), pytest.raises(sqlite3.OperationalError, match="full"):
+        prepare(made, "here")
+    with tp.Fabric(tmp_path) as fabric:
+        assert list(fabric) == []
 
 
 def test_catalogue_says_what_it_is(folder: Path):

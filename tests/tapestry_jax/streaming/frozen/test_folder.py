@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 from pathlib import Path
@@ -100,6 +101,18 @@ with locked({str(other)!r}) as other:
 def test_an_error_under_the_lock_is_its_own_and_frees_the_folder(tmp_path: Path):
     with pytest.raises(BlockingIOError, match="mine"), locked(tmp_path):
         raise BlockingIOError("mine")
+    with locked(tmp_path):
+        pass
+
+
+def test_a_full_disk_under_the_lock_is_told_and_frees_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pwrite", full)
+        with pytest.raises(StreamError, match=r"cannot hold a job.\n  OSError: .* No space left"), locked(tmp_path):
+            pass
     with locked(tmp_path):
         pass
 
