@@ -21,7 +21,8 @@ WRAPPERS = ("jit", "pjit", "closed_call", "core_call", "eval_jaxpr")
 # Programs with a derivative that somebody wrote; what JAX 0.12 hides in a primitive may have one as well.
 WRITTEN = frozenset(("custom_vjp_call", "custom_vjp_call_jaxpr", "call_hi_primitive"))
 _PUSHED = frozenset(("custom_jvp_call", "custom_jvp_call_jaxpr"))
-_KNOWN = ("/jax/_src/", "/combinators/equations/silent.py")
+_OWN = ("equations/silent", "numerics/attention_kernel", "numerics/hiding")
+_KNOWN = ("/jax/_src/", *(f"/combinators/{own}.py" for own in _OWN))
 """Where derivatives are written that are true."""
 
 

@@ -30,6 +30,8 @@ class Memory:
       temporaries: what is needed in between, at once.
       reused: what of the arguments the results take over.
       code: the program itself.
+      peak: arguments, results and temporaries that are alive at once at most. Compilers for TPUs count gaps between
+        blocks among the temporaries, more than once: in what a device needs there are fewer.
     """
 
     arguments: int
@@ -37,6 +39,7 @@ class Memory:
     temporaries: int
     reused: int
     code: int
+    peak: int
 
     @property
     def total(self) -> int:
@@ -162,6 +165,7 @@ def _memory_lines(memory: Memory, needed: MemoryNeeded) -> Iterator[str]:
     if memory.reused:
         yield f"  {'results in place of arguments':<30}{'':>18}{-memory.reused:>16,} B"
     yield f"  {'together':<30}{needed.total:>16,} B{memory.total:>16,} B"
+    yield f"  {'alive at once, of these':<30}{needed.total:>16,} B{memory.peak:>16,} B"
 
 
 def _collective_lines(seen: Seen) -> Iterator[str]:

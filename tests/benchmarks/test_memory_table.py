@@ -27,12 +27,13 @@ def test_a_compiler_is_asked_once_for_a_program(tmp_path: Path) -> None:
         def compile_() -> Any:
             asked.append(text)
             sizes = {"argument_size_in_bytes": 1, "output_size_in_bytes": 2, "temp_size_in_bytes": 3}
+            sizes["peak_memory_in_bytes"] = 4
             return SimpleNamespace(memory_analysis=lambda: SimpleNamespace(**sizes))
 
         return SimpleNamespace(as_text=lambda: text, compile=compile_)
 
     for asks in (True, True, False):
-        assert Kept(tmp_path, asks).ask("cpu", lowered("one")) == (1, 2, 3)
+        assert Kept(tmp_path, asks).ask("cpu", lowered("one")) == (1, 2, 3, 4)
     assert Kept(tmp_path, False).ask("cpu", lowered("another")) is None
-    assert Kept(tmp_path, True).ask("v5e:2x4", lowered("one")) == (1, 2, 3)
+    assert Kept(tmp_path, True).ask("v5e:2x4", lowered("one")) == (1, 2, 3, 4)
     assert asked == ["one", "one"]

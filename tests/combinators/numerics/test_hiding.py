@@ -80,6 +80,30 @@ def test_nothing_of_all_scores_lies_beside_a_loop(remat: Any, dropped: float) ->
     assert max((math.prod(aval.shape) for aval in still), default=0) <= seq * seq
 
 
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
+@pytest.mark.parametrize(
+    "where", [{"keys": tp.chunks(4)}, {"seq": "data", "keys": tp.ring("data")}], ids=["chunks", "ring"]
+)
+def test_scores_are_pulled_back_once(dtype: Any, where: Any) -> None:
+    # A kernel whose slope may be infinite is pulled back from each leaf of its state apart: three times as much.
+    model = nnx.eval_shape(lambda: tp.nnx.MultiHeadAttention(2, 8, causal=True, param_dtype=dtype, rngs=nnx.Rngs(0)))
+    x = jax.ShapeDtypeStruct((4, 32, 8), dtype)
+    graph = tp.trace(lambda model, x: tp.fold(tp.aggregators.Mean(), "b s e -> ()")(model(x)), model, x)
+    plan = tp.plan(graph, tp.mesh(jax.devices()[:2], data=2), where)
+    program = trace_pinned(plan.schedule, plan.mesh, (0,)).jaxpr.jaxpr
+    scores = {(4, 2, 16, 16), (4, 2, 32, 8)}
+    # Recomputed, of the weights, and of what comes back to values: forwards, and once backwards.
+    assert sum(out.aval.shape in scores for out in _products(program)) == (6 if "seq" in where else 3)
+
+
+def _products(jaxpr: Any) -> Iterator[Any]:
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == "dot_general":
+            yield from equation.outvars
+        for inside in programs_inside(equation):
+            yield from _products(getattr(inside, "jaxpr", inside))
+
+
 def _still(jaxpr: Any) -> Iterator[Any]:
     """What loops are given that depends on no argument."""
     free: set[Any] = set()
