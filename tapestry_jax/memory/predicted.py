@@ -10,11 +10,10 @@ from combinators.frozen import dataclass
 from tapestry_jax.lowering.pinned import trace_pinned
 from tapestry_jax.machines.of_mesh import kind_of
 from tapestry_jax.machines.tpu import V5E
-from tapestry_jax.memory.compilers.added import added
 from tapestry_jax.memory.compilers.cpu import as_on_cpus
 from tapestry_jax.memory.compilers.gpu import as_on_gpus
-from tapestry_jax.memory.compilers.rounded import rounded
 from tapestry_jax.memory.compilers.tiles import tiled_bytes
+from tapestry_jax.memory.compilers.tpu import as_on_tpus
 from tapestry_jax.memory.compilers.widened import widened
 from tapestry_jax.memory.liveness import Live, peak
 from tapestry_jax.memory.program import Program
@@ -24,7 +23,7 @@ from tapestry_jax.planning.rewrites.platforms import Platforms, platforms_of
 from tapestry_jax.planning.scheduling.schedule import Region, Repeat, Schedule, Slot
 
 _ON: dict[Platforms, Callable[[Program], Program]] = {
-    ("tpu",): lambda program: rounded(added(program)),
+    ("tpu",): as_on_tpus,
     ("cpu",): lambda program: as_on_cpus(widened(program)),
     ("cuda",): as_on_gpus,
 }
