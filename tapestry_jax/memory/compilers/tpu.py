@@ -1,7 +1,7 @@
 """What XLA for TPUs makes of a program before it thinks of memory.
 
-Products take in whatever is computed cell by cell from what they read, exponentials and the like too: where several
-read it, each computes it for itself. So the weights of a softmax over a vocabulary stand in memory for no product.
+What is computed cell by cell is computed anew by each operation that reads it, exponentials and the like too: nothing
+is kept because it is dear and several read it. Products read their operands from memory, as elsewhere.
 """
 
 from __future__ import annotations
