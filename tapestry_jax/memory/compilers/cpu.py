@@ -48,7 +48,9 @@ def _recomputed(program: Program) -> Program:
     values, nodes = list(program.values), list[Node]()
     spread = set[int]()
     for node in program.nodes:
-        if node.name in _SPREAD or (node.kind == VIEW and spread.issuperset(node.operands)):
+        # What is computed of such values alone, cell by cell, is one as well: a mask of masks.
+        of_spread = node.kind == VIEW or (node.kind == FUSED and node.operands)
+        if node.name in _SPREAD or (of_spread and spread.issuperset(node.operands)):
             spread.update(node.results)
     straight = {
         number
