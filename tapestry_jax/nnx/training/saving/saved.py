@@ -19,8 +19,8 @@ from tapestry_jax.nnx.training.saving.resuming import Places, check_record, go_o
 from tapestry_jax.nnx.training.saving.sums import SUMS
 from tapestry_jax.nnx.training.stepping.state import TrainState
 
-_AGAIN = 10
-"""So often a checkpoint is looked for again that another run removed while it was read."""
+_TRIES = 10
+"""So often a checkpoint is read that another run removes or writes anew meanwhile."""
 
 
 class Saved:
@@ -99,13 +99,17 @@ class Saved:
           TrainingError: where there is none, it cannot be read, or is one of another model or optimizer.
         """
         # Processes of one run read together: none of them may begin again by itself.
-        again = _AGAIN if jax.process_count() == 1 else 0
+        is_alone, tries = jax.process_count() == 1, 0
         while True:
             there, chosen = self._chosen(step)
             read = self._read(chosen, types, places)
-            if not again or self._checkpoints.marks().get(chosen) == there[chosen]:
+            if not is_alone or self._checkpoints.marks().get(chosen) == there[chosen]:
                 break
-            again -= 1
+            tries += 1
+            if tries == _TRIES:
+                headline = f"the checkpoint {self._checkpoints.folder / str(chosen)} is another when it has been read"
+                remedy = "Let the run that writes there keep more: tp.nnx.Trainer(..., keep=3)."
+                raise TrainingError(message(headline, f"tried {tries} times", remedy=remedy))
         if isinstance(read, TrainingError):
             raise read
         state, found = read
