@@ -6,6 +6,7 @@ import math
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -74,7 +75,7 @@ def compile_only(
         name=name,
         machine=f"{mesh.devices.flat[0].device_kind} x {mesh.size}",
         compiler=_compiler(found),
-        memory=memory_of_compiled(compiled.memory_analysis()),
+        memory=_memory(compiled, found),
         needed=needed,
         predicted=predicted,
         collectives=tuple(collectives_of(module, mesh)),
@@ -132,25 +133,18 @@ def _refused_options(name: str, *lines: str) -> PlanError:
     )
 
 
-def memory_of_compiled(said: Any) -> Memory:
-    """What a compiler's `memory_analysis()` says."""
-    arguments, results = said.argument_size_in_bytes, said.output_size_in_bytes
-    temporaries, reused = said.temp_size_in_bytes, said.alias_size_in_bytes
-    allotted = arguments + results + temporaries - reused
-    return Memory(
-        arguments=arguments,
-        results=results,
-        temporaries=temporaries,
-        reused=reused,
+def _memory(compiled: Any, platforms: Sequence[str]) -> Memory:
+    said = compiled.memory_analysis()
+    allotted = Memory(
+        arguments=said.argument_size_in_bytes,
+        results=said.output_size_in_bytes,
+        temporaries=said.temp_size_in_bytes,
+        reused=said.alias_size_in_bytes,
         code=said.generated_code_size_in_bytes,
-        peak=_peak(said, arguments + results - reused) or allotted,
+        peak=said.peak_memory_in_bytes,
     )
-
-
-def _peak(said: Any, least: int) -> int:
-    """The peak, where the compiler counts temporaries in it: that for CPUs does not."""
-    peak = getattr(said, "peak_memory_in_bytes", 0)
-    return peak if peak > least + 2**12 or not said.temp_size_in_bytes else 0
+    # The compiler for CPUs counts no temporaries in its peak.
+    return replace(allotted, peak=allotted.total - allotted.code) if "cpu" in platforms else allotted
 
 
 def _costs(compiled: Any) -> dict[str, float]:

@@ -30,8 +30,9 @@ class Memory:
       temporaries: what is needed in between, at once.
       reused: what of the arguments the results take over.
       code: the program itself.
-      peak: arguments, results and temporaries that are alive at once at most. Compilers for TPUs count gaps between
-        blocks among the temporaries, more than once: in what a device needs there are fewer.
+      peak: arguments, results and temporaries that are alive at once at most; on TPUs what is on the chip as well,
+        copies of arguments among it. Their compilers count gaps between blocks among `temporaries`, more than once, so
+        that those may be more than a device needs.
     """
 
     arguments: int
@@ -165,7 +166,7 @@ def _memory_lines(memory: Memory, needed: MemoryNeeded) -> Iterator[str]:
     if memory.reused:
         yield f"  {'results in place of arguments':<30}{'':>18}{-memory.reused:>16,} B"
     yield f"  {'together':<30}{needed.total:>16,} B{memory.total:>16,} B"
-    yield f"  {'alive at once, of these':<30}{needed.total:>16,} B{memory.peak:>16,} B"
+    yield f"  {'alive at once':<30}{needed.total + needed.on_chip:>16,} B{memory.peak:>16,} B"
 
 
 def _collective_lines(seen: Seen) -> Iterator[str]:
