@@ -35,7 +35,7 @@ from tapestry_jax.memory.predicted import memory_of
 from tapestry_jax.planning.rewrites.platforms import platforms_of
 
 NEAR, FAIR = 0.1, 0.2
-Sizes = tuple[int, int, int, int]
+Answer = tuple[int, int, int, int]
 """Arguments, results, temporaries and the peak, as a compiler says them."""
 
 
@@ -131,7 +131,7 @@ class Kept:
         self._path = None if folder is None else folder / "memory.jsonl"
         self._asks = asks
         lines = self._path.read_text().splitlines() if self._path is not None and self._path.exists() else []
-        self._known: dict[str, Sizes | None] = {
+        self._known: dict[str, Answer | None] = {
             key: None if sizes is None else tuple(sizes) for key, sizes in map(json.loads, lines)
         }
 
@@ -149,7 +149,7 @@ class Kept:
         return self._known.get(key)
 
 
-def _compiled(lowered: Any) -> Sizes | None:
+def _compiled(lowered: Any) -> Answer | None:
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache")
@@ -182,7 +182,7 @@ def table(rows: Sequence[Held]) -> str:
 def _ranks(rows: Sequence[Held]) -> str:
     if len(rows) < 2:
         return "one row has no rank"
-    return f"Spearman {spearman([(sum(row.predicted), sum(row.compiled)) for row in rows]):.3f}"
+    return f"Spearman {spearman([(sum(row.predicted), row.said) for row in rows]):.3f}"
 
 
 def _within(rows: Sequence[Held], share: float) -> int:

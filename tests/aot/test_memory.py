@@ -8,7 +8,7 @@ import jax
 import pytest
 
 import tapestry_jax as tp
-from benchmarks.memory_cases import TRANSFORMERS
+from benchmarks.memory_cases import TRANSFORMERS, cases
 from tests.example_modules import GALLERY, modules_of
 
 
@@ -45,6 +45,13 @@ def test_parameters_of_a_layer_are_gathered_at_once(machine: str) -> None:
     seen = TRANSFORMERS["stack, FSDP, remat"](tuple(tp.topology(machine, all=8).devices.flat)).compile_only()
     said = seen.memory.arguments + seen.memory.results + seen.memory.temporaries
     assert seen.needed.total == pytest.approx(said, rel=0.1)
+
+
+@pytest.mark.parametrize(("machine", "row"), [("v5p:2x2x2", "stack"), ("h100:1x8", "stack")], indirect=["machine"])
+def test_what_is_alive_at_once_is_predicted_at_full_sizes(machine: str, row: str) -> None:
+    seen = cases(full=True)[row](tuple(tp.topology(machine, all=8).devices.flat)).compile_only()
+    assert seen.needed.total == pytest.approx(seen.memory.peak, rel=0.1)
+    assert seen.memory.arguments < seen.memory.peak <= seen.memory.total
 
 
 @pytest.mark.parametrize("dtype", ["int4", "float8_e4m3fn"])
