@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -42,7 +43,7 @@ def library_of(equation: Any) -> str:
         return "last" if equation.params["split_axis"] == len(equation.invars[0].aval.shape) - 1 else ""
     if name == "concatenate" or (name == "pad" and _is_larger(equation)):
         return "placed"
-    if name == "transpose" and _is_turned(equation):
+    if name == "transpose" and is_turned(equation.params["permutation"], equation.outvars[0].aval.shape):
         return "turns"
     if name == "sort":
         return "sorts"
@@ -140,10 +141,9 @@ def turned(equation: Any) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _is_turned(equation: Any) -> bool:
-    """Whether a transposition puts elements in another order in memory."""
-    shape = equation.invars[0].aval.shape
-    order = [axis for axis in equation.params["permutation"] if shape[axis] > 1]
+def is_turned(permutation: Sequence[int], shape: Sequence[int]) -> bool:
+    """Whether a transposition, which makes this shape, puts elements in another order in memory."""
+    order = [axis for axis, size in zip(permutation, shape, strict=True) if size > 1]
     return order != sorted(order)
 
 

@@ -19,6 +19,7 @@ from tapestry_jax.memory.equations import (
     cuts_inside,
     extents_of,
     group_of,
+    is_turned,
     library_of,
     merged,
     parts_of,
@@ -38,6 +39,9 @@ _Way = tuple[int, tuple[bool | None, ...]]
 """A program that is called, and of each operand whether it is the same everywhere; None for constants."""
 _COUNTED = frozenset(("iota", "axis_index"))
 """What differs from element to element, or from device to device, although it reads nothing."""
+
+_ALIKE = frozenset(("pvary", "pcast"))
+"""What changes no element, and no order."""
 
 
 def read_program(jaxpr: Any, paths: Collection[str] = ()) -> Program:
@@ -98,6 +102,7 @@ class _Reader:
         self.values: list[Value] = []
         self.nodes: list[Node] = []
         self.uniform: set[int] = set()
+        self._orders: dict[int, tuple[int, tuple[int, ...]]] = {}
 
     def program(self, inputs: Sequence[int], outputs: Sequence[int | None]) -> Program:
         return Program(tuple(self.values), tuple(inputs), tuple(self.nodes), tuple(outputs))
@@ -152,6 +157,8 @@ class _Reader:
             # Compilers know which one a constant chooses: the one that is no constant itself.
             varying = [number for number in read if number not in self.uniform]
             kind, read = (VIEW, tuple(varying)) if len(varying) == 1 else (kind, read)
+        if name in _ALIKE or name == "transpose":
+            read, library = self._order(equation, read, results[0], library)
         if kind <= COSTLY and name not in _COUNTED and self.uniform.issuperset(read):
             self.uniform.update(results)
         if library == "scatters" and operands[0] not in self.uniform:
@@ -177,6 +184,19 @@ class _Reader:
             group=node.group,
         )
         self.nodes.append(made)
+
+    def _order(self, equation: Any, read: tuple[int, ...], made: int, library: str) -> tuple[tuple[int, ...], str]:
+        """What a transposition reads: of one that turns another, what that one read. Two may be none."""
+        if len(read) != 1:
+            return read, library
+        source, order = self._orders.get(read[0], (read[0], None))
+        if equation.primitive.name == "transpose":
+            then, shape = equation.params["permutation"], equation.outvars[0].aval.shape
+            order = tuple(then if order is None else [order[axis] for axis in then])
+            read, library = (source,), "turns" if is_turned(order, shape) else ""
+        if order is not None:
+            self._orders[made] = source, order
+        return read, library
 
     def _called(self, inner: Any, operands: list[int | None], here: str) -> list[int | None]:
         """Inline a program that is called: the second time it is read by itself, from then on it is known."""

@@ -2,7 +2,8 @@
 
 Of the kernels that nobody else waits for, the one behind the most collectives is taken first, and so runs last; of
 alike ones the last of the program. Between a collective's end and its beginning stand some kernels, while it is on
-its way: what only an output reads runs there, late, and what it reads stays until then.
+its way: what only an output reads runs there, late, and what it reads stays until then. A loop that sends, too, is none
+of these kernels: what is read behind it is sent behind it.
 
 Source: XLA, `xla/service/latency_hiding_scheduler.cc`: its approximate estimator lets five loops hide a collective.
 """
@@ -69,6 +70,17 @@ def _from_the_end(nodes: Sequence[Node], reads: Mapping[int, set[int]]) -> list[
         if is_collective(nodes[at].name):
             on_the_way.append((ticks + _HIDDEN, at))
             continue
+        if on_the_way and _sends(nodes[at].bodies):
+            # What is on its way does not pass a loop that sends as well: it begins behind it.
+            while on_the_way:
+                take(on_the_way.popleft()[1])
+            heappush(ready, (-behind[at], -at))
+            continue
         take(at)
         ticks += 1
     return order
+
+
+def _sends(bodies: Sequence[Program]) -> bool:
+    """Whether devices exchange anything in one of these."""
+    return any(is_collective(node.name) or _sends(node.bodies) for body in bodies for node in body.nodes)

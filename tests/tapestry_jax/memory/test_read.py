@@ -99,3 +99,37 @@ def test_what_cuts_arrays_into_pieces_is_read_where_it_stands() -> None:
         return read_program(jax.make_jaxpr(lambda *xs: [layer(x) for x in xs])(X, X, X))
 
     assert read(jax.jit(layer)) == read(layer)
+
+
+@pytest.mark.parametrize(
+    ("orders", "turns"),
+    [
+        ([(1, 0, 2), (1, 0, 2)], 0),
+        ([(2, 0, 1), (1, 2, 0)], 0),
+        ([(2, 0, 1), (2, 0, 1)], 1),
+        ([(2, 0, 1), (2, 0, 1), (2, 0, 1)], 0),
+        ([(1, 0, 2), (0, 2, 1)], 1),
+    ],
+)
+def test_transpositions_one_after_the_other_are_one_or_none(
+    orders: list[tuple[int, ...]], turns: int, mesh8: Any
+) -> None:
+    def turned(x: Any) -> Any:
+        x = jax.lax.pcast(jnp.transpose(x, orders[0]), "data", to="varying")
+        for order in orders[1:]:
+            x = jnp.transpose(x, order)
+        return jnp.sort(x)
+
+    cut = PartitionSpec("data")
+    mapped = jax.shard_map(turned, mesh=mesh8, in_specs=PartitionSpec(), out_specs=cut)
+    found = read_program(jax.make_jaxpr(mapped)(jax.ShapeDtypeStruct((2, 3, 5), jnp.float32)))
+    assert [node.library for node in found.nodes].count("turns") == turns
+
+
+@pytest.mark.parametrize(("shape", "turns"), [((4, 1, 3), 0), ((4, 3, 1), 1), ((1, 4, 3), 0), ((2, 1, 1), 0)])
+def test_dimensions_of_one_cell_are_turned_by_nothing(shape: tuple[int, ...], turns: int) -> None:
+    def turned(x: Any) -> Any:
+        return jnp.sort(jnp.transpose(jnp.transpose(x, (1, 2, 0)), (0, 2, 1)))  # in all, the first two change places
+
+    found = read_program(jax.make_jaxpr(turned)(jax.ShapeDtypeStruct(shape, jnp.float32)))
+    assert [node.library for node in found.nodes].count("turns") == turns

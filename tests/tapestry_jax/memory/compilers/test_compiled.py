@@ -98,6 +98,10 @@ def turned_for_loops(x: Any, w: Any, y: Any) -> Any:
     return first, lax.scan(lambda carry, row: (carry * row, None), w[:8], rows)[0]
 
 
+def turned_back(x: Any, w: Any, y: Any) -> Any:
+    return lax.map(lambda row: jnp.sort(row) @ y, jnp.sort(x).T.T)  # a transposition of a transposition is none
+
+
 def turned_by_nothing(x: Any, w: Any, y: Any) -> Any:
     rows = (x * 2).reshape(N, 1, N).transpose(1, 0, 2)
     return lax.scan(lambda carry, row: (carry + row, None), w, rows)[0]
@@ -219,7 +223,16 @@ _SHAPES = {
             of_truths,
             masked,
         ),
-        *(read_by_columns, library_in_a_loop, turned_for_loops, turned_by_nothing, scattered, scattered_over, padded),
+        *(
+            read_by_columns,
+            library_in_a_loop,
+            turned_for_loops,
+            turned_by_nothing,
+            turned_back,
+            scattered,
+            scattered_over,
+            padded,
+        ),
         *(behind_a_barrier, computed_again, breadth_first, lent_in_turn, lent_the_largest, written_in_place),
         *(written_and_changed, one_turn, read_once, placed_and_added, of_no_more, *_SHAPES),
         # In the order of XLA 0.12 both gradients are there at once.

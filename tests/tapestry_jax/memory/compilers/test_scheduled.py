@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -53,6 +54,16 @@ def in_a_loop(a: Any, b: Any) -> Any:
     return jax.lax.scan(turn, (a, b), None, length=3)[0]
 
 
+def behind_a_loop(a: Any, b: Any, sends: bool = True) -> Any:
+    """What is gathered is read behind a loop."""
+
+    def turn(carry: Any, _: Any) -> Any:
+        carry = jnp.sort(carry)
+        return (jax.lax.ppermute(carry, "data", [(0, 1)]) if sends else carry), None
+
+    return jax.lax.scan(turn, a, None, length=3)[0] @ jax.lax.all_gather(b, "data", axis=0, tiled=True)
+
+
 def test_what_only_an_output_reads_runs_while_a_collective_is_on_its_way(mesh8: Any) -> None:
     program = read(first_alone, mesh8)
     assert names(program) == ["sort", "cumprod", "psum", "cumsum"]
@@ -90,7 +101,7 @@ def test_so_many_kernels_hide_a_collective(
     assert found[-1] == "cumsum"
 
 
-@pytest.mark.parametrize("function", [first_alone, behind_more, in_a_row, in_a_loop])
+@pytest.mark.parametrize("function", [first_alone, behind_more, in_a_row, in_a_loop, behind_a_loop])
 def test_every_operation_runs_once_behind_what_it_reads(mesh8: Any, function: Any) -> None:
     program = read(function, mesh8)
     after = scheduled(program)
@@ -100,3 +111,10 @@ def test_every_operation_runs_once_behind_what_it_reads(mesh8: Any, function: An
         assert there.isdisjoint(node.results)
         there.update(node.results)
     assert len(after.nodes) == len(program.nodes)
+
+
+@pytest.mark.parametrize(("sends", "first"), [(True, "scan"), (False, "all_gather")])
+def test_a_gather_begins_behind_a_loop_that_sends_as_well(mesh8: Any, sends: bool, first: str) -> None:
+    found = [node.name for node in scheduled(read(partial(behind_a_loop, sends=sends), mesh8)).nodes]
+    order = [name for name in found if name in ("scan", "all_gather")]
+    assert order[0] == first and len(order) == 2
