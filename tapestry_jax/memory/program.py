@@ -31,8 +31,13 @@ class Value:
     @property
     def rank(self) -> int:
         """How many dimensions it has."""
-        shape = self.text[self.text.find("[") + 1 : -1]
-        return shape.count(",") + bool(shape)
+        return len(self.shape)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its sizes."""
+        listed = self.text[self.text.find("[") + 1 : -1] if self.text.endswith("]") else ""
+        return tuple(map(int, listed.split(","))) if listed else ()
 
 
 @dataclass(frozen=True)
