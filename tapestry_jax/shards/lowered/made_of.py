@@ -66,6 +66,9 @@ class MadeOf(Meaning):
         if name == "select_n" and not is_cells(row[0]) and np.all(row[0] == row[0].flat[0] if row[0].size else True):
             # One side alone, which may be numbers.
             return [row[1 + int(row[0].flat[0] if row[0].size else 0)]]
+        if name in _NOTHING_OF_NOTHING and jnp.issubdtype(avals[0].dtype, jnp.integer) and any(map(_is_nothing, row)):
+            # A number again, whatever the other one is made of.
+            return [np.zeros(avals[0].shape, avals[0].dtype)]
         found = _found(equation, name, avals, list(row))
         if found is None:
             return [_anything(aval.shape) for aval in avals]
@@ -137,6 +140,10 @@ def _computed(name: str, avals: Sequence[Any], sets: list[Any]) -> list[Any]:
     if name in ("add", "sub"):
         return [np.where(least[0] | (least[1] & (name == "add")), LEAST, found[0])]
     return found if name in _SAME else [_plain(each) for each in found]
+
+
+def _is_nothing(value: Any) -> bool:
+    return not is_cells(value) and not np.any(value)
 
 
 def _moved(equation: Any, avals: Sequence[Any], row: list[Any]) -> list[Any] | None:
@@ -289,6 +296,8 @@ _PLACED: dict[str, Callable[[int], Sequence[int]]] = {
 """Which operands hold the cells that change places; the others say where to."""
 _REDUCED = frozenset(name for name in PRIMITIVES if name.startswith(("reduce_", "arg"))) - {"reduce_precision"}
 _CUMULATIVE = frozenset(name for name in PRIMITIVES if name.startswith("cum"))
+_NOTHING_OF_NOTHING = frozenset(("and", "mul"))
+"""What is 0 in integers wherever one operand is."""
 _SAME = frozenset(("convert_element_type", "copy", "name", "pvary", "reshard", "stop_gradient"))
 """What leaves numbers as they are."""
 _AT_PLACE = """

@@ -389,3 +389,21 @@ def test_too_many_cells_are_not_followed() -> None:
         plan.shards().verify_lowered(jaxpr, cells=True)
     with pytest.raises(tp.PlanError, match="cells= of verify_lowered"):
         plan.shards().verify_lowered(jaxpr, cells=2)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize("nothing", [lambda n: n & 0, lambda n: n * 0, lambda n: jnp.zeros_like(n) & n])
+def test_integers_that_are_0_of_any_cell_are_numbers(nothing: Callable[[Any], Any]) -> None:
+    # As masks are that stand in loops: a choice by them is one side.
+    def chosen(x: Any) -> Any:
+        return jnp.where(nothing(x.astype(jnp.int32)) == 0, x, x[::-1])
+
+    ((found,),) = Simulation(MadeOf()).closed(jax.make_jaxpr(chosen)(jnp.zeros(4)), [[cells((4,), 0)]])
+    assert found.tolist() == cells((4,), 0).tolist()
+
+
+def test_integers_that_are_0_of_some_cells_are_made_of_them() -> None:
+    def chosen(x: Any) -> Any:
+        return jnp.where(x.astype(jnp.int32) & jnp.array([0, 1, 0, 1]) == 0, x, x[::-1])
+
+    ((found,),) = Simulation(MadeOf()).closed(jax.make_jaxpr(chosen)(jnp.zeros(4)), [[cells((4,), 0)]])
+    assert found[1] == found[2] == 0b0110
