@@ -8,16 +8,20 @@ from dataclasses import replace
 from tapestry_jax.memory.compilers.added import added
 from tapestry_jax.memory.compilers.arrived import arrived
 from tapestry_jax.memory.compilers.combined import combined
+from tapestry_jax.memory.compilers.kept import kept
 from tapestry_jax.memory.compilers.scheduled import scheduled
 from tapestry_jax.memory.compilers.split import split
 from tapestry_jax.memory.program import COSTLY, FUSED, REDUCED, VIEW, Node, Program
 
 _PRODUCT = "dot_general"
+_SEVERAL = 3
+"""Two read two arrays twice, where one is written, and read twice: as much. From three readers on it is less."""
 
 
 def as_on_gpus(program: Program) -> Program:
     """The same program as XLA for GPUs runs it: lookups' gradients, products in parts, softmaxes; in loops too."""
-    return scheduled(combined(_normalised(_turned(arrived(split(added(program)))))))
+    program = kept(_normalised(_turned(arrived(split(added(program))))), _SEVERAL)
+    return scheduled(combined(program))
 
 
 def _turned(program: Program) -> Program:
