@@ -37,7 +37,8 @@ def cross_entropy(logits: Value, targets: Value) -> Value:
 
     Args:
       logits: any leading dimensions, then the vocabulary.
-      targets: integers with the leading dimensions; outside the vocabulary they give NaN.
+      targets: integers with the leading dimensions; outside the vocabulary they give NaN, -1 as well
+        (`cross_entropy_with` takes one that does not count).
 
     Returns:
       A scalar.

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
+from jax import lax
 
 from combinators.frozen import dataclass
 from combinators.kernels.coordinates import Searching
@@ -43,7 +44,7 @@ def _rows(size: int, numbers: Any, table: Any, at: Any, find: Locate) -> Any:
 
 
 def _entries(size: int, scores: Any, numbers: Any, at: Any, find: Locate) -> Any:
-    wanted = wrapped(numbers, size)
+    wanted = wide(numbers)
     outside = jnp.where((wanted < 0) | (wanted >= size), jnp.asarray(jnp.nan, scores.dtype), 0)
     if not at.shape[0]:
         return outside.astype(scores.dtype)
@@ -68,9 +69,9 @@ class RowsOfBlock(Searching):
         return _rows(self.size, numbers, table, at, locate)
 
     @property
-    def looked_up(self) -> tuple[int, int]:
-        """Which operand holds the numbers, and how many rows there are for them."""
-        return 0, self.size
+    def looked_up(self) -> tuple[int, range]:
+        """Which operand holds the numbers, and for which of them there are rows."""
+        return 0, range(-self.size, self.size)
 
     @property
     def consecutive(self) -> Callable[..., Any]:
@@ -102,7 +103,7 @@ class EntryOfBlock(Searching):
     """The entry with the wanted number along the last axis, where it lies in the block; otherwise zero.
 
     Attributes:
-      size: of the whole axis; numbers outside it give NaN, as they do uncut.
+      size: of the whole axis; numbers outside it, negative ones too, give NaN, as they do uncut.
     """
 
     size: int
@@ -113,9 +114,9 @@ class EntryOfBlock(Searching):
         return _entries(self.size, scores, numbers, at, locate)
 
     @property
-    def looked_up(self) -> tuple[int, int]:
-        """Which operand holds the numbers, and how many entries there are for them."""
-        return 1, self.size
+    def looked_up(self) -> tuple[int, range]:
+        """Which operand holds the numbers, and for which of them there are entries."""
+        return 1, range(self.size)
 
     @property
     def consecutive(self) -> Callable[..., Any]:
@@ -125,9 +126,14 @@ class EntryOfBlock(Searching):
 
 @dataclass(frozen=True)
 class Entry:
-    """The entry with the wanted number along the whole last axis."""
+    """The entry with the wanted number along the whole last axis; NaN for numbers outside it, negative ones too."""
 
     def __call__(self, scores: Any, numbers: Any, at: Any = None) -> Any:
         """The shape of `numbers`."""
         del at
-        return jnp.take_along_axis(scores, wide(numbers)[..., None], axis=-1)[..., 0]
+        # As `jnp.take_along_axis` does it, but that a target which says "none", such as -1, counts from no end. For its
+        # shapes, a dimension more than are needed, XLA for TPUs makes the derivative without an array of scores.
+        rows = tuple(range(numbers.ndim))
+        taken = lax.GatherDimensionNumbers((), (numbers.ndim,), (numbers.ndim,), rows, rows)
+        sizes, mode = (1,) * scores.ndim, lax.GatherScatterMode.FILL_OR_DROP
+        return lax.gather(scores, wide(numbers)[..., None, None], taken, sizes, mode=mode)[..., 0]

@@ -53,9 +53,9 @@ class OfBlock(Searching):
         return self._looked_up(locate, table, numbers, at)
 
     @property
-    def looked_up(self) -> tuple[int, int] | None:
-        """Which operand holds the numbers, and how many cells there are for them, where others give NaN."""
-        return (1, self.size) if self.fill is not None and self.fill != self.fill else None
+    def looked_up(self) -> tuple[int, range] | None:
+        """Which operand holds the numbers, and for which of them there are cells, where others give NaN."""
+        return (1, range(self.size)) if self.fill is not None and self.fill != self.fill else None
 
     @property
     def consecutive(self) -> Callable[..., Any]:

@@ -56,6 +56,21 @@ def test_options_of_cross_entropy_are_those_of_optax_on_every_mesh(share, ignore
         np.testing.assert_allclose(grads, wanted, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", [jnp.int8, jnp.int32])
+@pytest.mark.parametrize("target", [-1, -11, -12, -100, 11, 100])
+def test_a_target_outside_of_the_vocabulary_gives_no_number_on_any_mesh(target, dtype):
+    targets = TARGETS.at[1, 3].set(target).astype(dtype)
+    types = tp.TensorType({"batch": 2, "seq": 6, "vocab": 11}), tp.TensorType({"batch": 2, "seq": 6}, dtype)
+    graph = tp.trace(tp.nnx.cross_entropy, *types)
+    assert jnp.isnan(graph(LOGITS, targets))
+    assert jnp.isnan(tp.nnx.cross_entropy_with(label_smoothing=0.1)(LOGITS, targets))
+    if target in (-1, 11) and dtype == jnp.int32:
+        for entries in ({"vocab": "data"}, {"batch": "data", "vocab": tp.chunks(3)}):
+            planned = tp.plan(graph, tp.mesh(data=2), entries).compile()
+            assert jnp.isnan(planned(LOGITS, targets))
+            np.testing.assert_allclose(planned(LOGITS, TARGETS), reference(LOGITS, TARGETS), rtol=1e-5)
+
+
 def test_a_loss_of_nothing_is_no_number():
     assert jnp.isnan(tp.nnx.cross_entropy_with(ignore_index=4)(LOGITS, jnp.full((2, 6), 4)))
 
@@ -161,13 +176,15 @@ def test_numbers_too_narrow_for_the_size_name_rows_and_entries_all_the_same(dtyp
     table = np.arange(size, dtype=np.float32)[:, None]
     expected, scores = table[numbers.astype(int)], np.broadcast_to(table[:, 0], (256, size))
     np.testing.assert_array_equal(Rows()(jnp.asarray(numbers), table), expected)
-    np.testing.assert_array_equal(Entry()(scores, jnp.asarray(numbers)), expected[:, 0])
+    # A target below 0 is none; a row below 0 counts from the end.
+    entered = np.where(numbers.astype(int) < 0, np.nan, expected[:, 0])
+    np.testing.assert_array_equal(Entry()(scores, jnp.asarray(numbers)), entered)
     for find in ("__call__", "consecutive"):
         rows, entries = getattr(RowsOfBlock(size), find), getattr(EntryOfBlock(size), find)
         halves = [jnp.arange(0, size // 2), jnp.arange(size // 2, size)]
         np.testing.assert_array_equal(sum(rows(jnp.asarray(numbers), table[at], at) for at in halves), expected)
         found = sum(entries(scores[:, at], jnp.asarray(numbers), at) for at in halves)
-        np.testing.assert_array_equal(found, expected[:, 0])
+        np.testing.assert_array_equal(found, entered)
 
 
 @pytest.mark.parametrize("kernel", [RowsOfBlock(11), EntryOfBlock(11)], ids=["rows", "entries"])

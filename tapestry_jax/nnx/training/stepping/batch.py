@@ -42,11 +42,11 @@ def _absent(graph: Graph, given: Mapping[int, np.ndarray]) -> Iterator[str]:
         looked_up = getattr(node.operation.kernel, "looked_up", None) if isinstance(node, Apply) else None
         if looked_up is None:
             continue
-        operand, size = looked_up
+        operand, there = looked_up
         told, numbers = _numbers(graph, node.operands[operand], given)
-        outside = numbers[(numbers < -size) | (numbers >= size)]
+        outside = numbers[(numbers < there.start) | (numbers >= there.stop)]
         if outside.size:
-            yield f"{told} of the batch holds {outside[0]}, and `{node.path}` has entries from 0 to {size - 1}"
+            yield f"{told} of the batch holds {outside[0]}, and `{node.path}` has entries from 0 to {there.stop - 1}"
 
 
 def _numbers(graph: Graph, ref: Ref, given: Mapping[int, np.ndarray]) -> tuple[str, np.ndarray]:

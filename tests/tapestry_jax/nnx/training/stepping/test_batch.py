@@ -42,6 +42,13 @@ def test_numbers_that_a_table_has_not_are_told(made):
     assert faults_of(graph, [TOKENS, np.where(TOKENS == 3, 5, TOKENS)]) == []
 
 
+def test_labels_below_0_are_told_and_tokens_that_count_from_the_end_are_not():
+    graph = _ours()
+    assert faults_of(graph, [TOKENS - 5, TOKENS]) == []
+    (labels,) = faults_of(graph, [TOKENS, np.where(TOKENS == 3, -1, TOKENS)])
+    assert labels.startswith("`labels` of the batch holds -1, and `") and labels.endswith("` has entries from 0 to 5")
+
+
 def test_numbers_that_do_not_count_are_not_told():
     graph = _ours(tp.nnx.cross_entropy_with(ignore_index=-100))
     assert faults_of(graph, [TOKENS, np.where(TOKENS == 3, -100, TOKENS)]) == []
