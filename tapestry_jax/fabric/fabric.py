@@ -158,8 +158,8 @@ class Fabric:
           source_box: slices by the names of axes, `{"batch": slice(0, 8)}`, or in order; None for all of it.
           target: the name of what is written.
           target_box: as large; axes go by their names, wherever they stand.
-          cast: whether values are converted where the dtypes differ; a value that the other dtype does not have is
-            refused.
+          cast: whether values are converted where the dtypes differ, towards zero for integers; a value that is out of
+            the other dtype's range is refused.
           rename: names of the source's axes, where the target calls them otherwise.
 
         Raises:

@@ -38,7 +38,7 @@ def converted(array: np.ndarray[Any, Any], wanted: np.dtype[Any], where: str) ->
       where: the tensors and the box, for the message.
 
     Returns:
-      Values rounded as NumPy does.
+      Values rounded as NumPy does: to the nearest float, towards zero for integers; to True whatever is not 0.
 
     Raises:
       FabricError: where a value is out of the range of the dtype: too large, NaN or infinite for integers.

@@ -54,6 +54,9 @@ def fitting(
         return job(candidates[0][0])
     for group in candidates:
         found = _first(group, lambda turns: job(turns).plan().fits)
+        # A last turn that is shorter is a program of its own: fewer turns may need less, where all are as long.
+        even = [turns for turns in group if not size % turns and (found is None or turns < found)]
+        found = _first(even, lambda turns: job(turns).plan().fits) or found
         if found is not None:
             return job(found)
     budget = job(candidates[-1][-1]).plan()

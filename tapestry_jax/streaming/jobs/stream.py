@@ -60,8 +60,9 @@ def stream(
         of one program share what was compiled.
       over: entries as in `tp.plan`, of which those with `tp.chunks` are streamed: `{"row": tp.chunks(size=4096)}`. The
         name of a dimension, or several, leaves the size to the memory: the largest chunks that fit, aligned to those
-        that are stored where that can be; left out, it is the one dimension in whose pieces the sources lie and that
-        can be streamed. `{"y": (tp.chunks(size=512), tp.halo(depth=8))}` takes eight turns of a `tp.iterate` that reads
+        that are stored where that can be, and of one length where larger ones fit so; left out, it is the one dimension
+        in whose pieces the sources lie and that can be streamed. `{"y": (tp.chunks(size=512), tp.halo(depth=8))}` takes
+        eight turns of a `tp.iterate` that reads
         neighbours in each pass; with `tp.halo` alone the size is left to the memory. For a plan the names of dimensions
         that it takes in chunks; by default all.
       sources: what the inputs are read from, in their order or by name: what `tp.open` gives, arrays, or for a graph

@@ -54,6 +54,15 @@ def test_stream_chooses_the_largest_chunks_that_fit() -> None:
     np.testing.assert_allclose(job.run(), X.mean(0))
 
 
+@pytest.mark.parametrize("memory", [12_000, 64_000])
+def test_no_chunks_that_divide_the_rows_are_larger_and_fit(memory: int) -> None:
+    rows = np.ones((1000, 8), np.float32)
+    program = tp.fold(tp.aggregators.Sum(), "row c -> c")
+    ((_, block, _),) = tp.stream(program, "row", rows, memory=memory).plan().chunks
+    larger = [size for size in (100, 125, 200, 250, 500) if size > block]
+    assert all(tp.stream(program, {"row": tp.chunks(size=size)}, rows).plan().total > memory for size in larger)
+
+
 def test_stream_refuses_what_does_not_fit_and_says_what_would() -> None:
     with pytest.raises(tp.PlanError, match=r"Take smaller chunks: \{'row': tp.chunks\(size=\d+\)\} fits"):
         tp.stream(means(), {"row": tp.chunks(size=500)}, X, memory="100kB")
