@@ -17,12 +17,16 @@ _COMBINES = ("combine", "combines", "function", "summary", "at", "express", "res
 def is_foreign(monoid: Monoid) -> bool:
     """Whether a monoid merges by code that is not of this library, somewhere inside: a user's, or JAX's own.
 
-    Laws hold the monoids of this library; those that it makes of others do what these do.
+    Laws hold the monoids of this library; those that it makes of others do what these do. What merges by a program that
+    was taken from a user's function, and holds none of its code, says so: `is_of_others`.
     """
     # Here, not at the top: few programs ask, and a library that is imported need not load it.
     from combinators.claims.provenance import holds_code
 
-    return any(not is_lawful(each) and holds_code(each)[0] for each in _merging(monoid))
+    return any(
+        getattr(each, "is_of_others", False) or (not is_lawful(each) and holds_code(each)[0])
+        for each in _merging(monoid)
+    )
 
 
 def merges_inside(kernel: Any) -> bool:

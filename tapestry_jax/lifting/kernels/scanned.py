@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 from jax import lax
@@ -120,6 +120,7 @@ class MergeNumbers:
     program: Program
     needed: tuple[int, ...]
     count: int
+    is_of_others: ClassVar = True
 
     def __call__(self, left: Any, right: Any) -> Any:
         """What the function gives of them."""
@@ -140,6 +141,7 @@ class Merge:
 
     function: Function
     leaves: tuple[Laid, ...]
+    is_of_others: ClassVar = True
 
     def __call__(self, left: Any, right: Any) -> Any:
         """What the function gives of them."""

@@ -233,3 +233,38 @@ def test_a_function_that_mixes_steps_or_holds_an_array_stays_written_out() -> No
 def test_prefixes_that_something_else_reads_halfway_stay_written_out() -> None:
     graph = tp.lift(written_out(shows=True), some(4))
     assert prefixes.NAME not in [node.operation.name for _, node in operations(graph)]
+
+
+_OTHERWISE: dict[str, Any] = {
+    "differences": lambda a, b: a - b,
+    "means": lambda a, b: (a + b) / 2,
+    "nearly sums": lambda a, b: a + 0.999 * b,
+    "largest by one less": lambda a, b: jnp.maximum(a - 1, b),
+    "pairs": lambda a, b: (a[0] + b[0], a[1] * b[0] - b[1]),
+}
+
+
+@pytest.mark.parametrize("name", _OTHERWISE)
+def test_a_function_that_is_not_associative_is_refused_where_its_steps_are_cut(name: str) -> None:
+    function = _OTHERWISE[name]
+    given = (some(16, 2), some(16, 2)) if name == "pairs" else some(16, 2)
+
+    def scanned(given: Any) -> Any:
+        return lax.associative_scan(function, given, reverse=name == "means")
+
+    graph = tp.lift(scanned, given, names="step cell" if name != "pairs" else None)
+    step, cell = graph.nodes[0].results[0].names
+    mesh = tp.mesh(data=2)
+    for entry in ("data", tp.chunks(4)):
+        with pytest.raises(tp.KernelError, match="is not associative"):
+            tp.plan(graph, mesh, {step: entry}).compile()(given)
+    # Nothing is merged in another order where cells are.
+    found = tp.plan(graph, mesh, {cell: "data"}).compile()(given)
+    jax.tree.map(lambda one, other: np.testing.assert_allclose(one, other, rtol=1e-5), found, scanned(given))
+
+
+def test_a_function_that_is_not_associative_is_refused_in_streams() -> None:
+    x = some(64)
+    graph = tp.lift(lambda x: lax.associative_scan(lambda a, b: a - b, x), x, names="step")
+    with pytest.raises(tp.KernelError, match="is not associative"):
+        tp.stream(graph, {"step": tp.chunks(size=16)}, x).run()
