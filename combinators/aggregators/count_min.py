@@ -98,7 +98,7 @@ def count_min_estimate(table: Any, items: Any, *, seed: int = 0) -> Any:
 
     Args:
       table: `(depth, width)`, the result of `CountMin`.
-      items: elements, of any shape.
+      items: elements, of any shape; of the kind that was counted, integers or floats: 2.0 and 2 have other hashes.
       seed: that of the sketch.
 
     Returns:
