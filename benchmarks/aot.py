@@ -57,7 +57,8 @@ class Said:
     Attributes:
       cycles: estimated, trip counts included; None too where some kernels have no estimate.
       accessed: bytes of memory read and written, a loop's body counted once.
-      temporaries: bytes of a device.
+      temporaries: bytes of a device; compilers for TPUs count gaps between blocks among them, more than once.
+      peak: bytes of a device that are alive at once at most, arguments, results and what lies on the chip among them.
       sent: bytes of all collectives.
       hidden: the share of them that is sent while something is computed.
       lookups: executions of gathers and scatters, for which no cycles are estimated; they are in no sum.
@@ -68,6 +69,7 @@ class Said:
     cycles: int | None
     accessed: float | None
     temporaries: int
+    peak: int
     sent: int
     hidden: float
     lookups: int = 0
@@ -86,13 +88,14 @@ def said(program: Any, mesh: Any) -> Said:
     for each in found:
         executions[each.kind] += each.times
     kernels = unestimated(module) if costs else 0
-    analysis = program.cost_analysis()
+    memory, analysis = program.memory_analysis(), program.cost_analysis()
     analysis = (analysis[0] if isinstance(analysis, list) else analysis) or {}
     return Said(
         # libtpu puts a Pallas kernel of its own in the place of an attention that is written out, and estimates none.
         cycles=None if kernels else sum(each.cycles * each.times for each in costs) or None,
         accessed=analysis.get("bytes accessed"),
-        temporaries=program.memory_analysis().temp_size_in_bytes,
+        temporaries=memory.temp_size_in_bytes,
+        peak=memory.peak_memory_in_bytes,
         sent=sent,
         hidden=enclosed / sent if sent else 1.0,
         lookups=lookups(module) if costs else 0,

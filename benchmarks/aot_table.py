@@ -11,6 +11,7 @@ _LABELS = ("ours", "automatic", "by hand")
 _WORK = (
     ("case", "cycles, ours", "automatic", "ratio", "by hand", "ratio")
     + ("temporaries, ours", "automatic", "ratio", "by hand", "ratio")
+    + ("alive at once, ours", "automatic", "ratio", "by hand", "ratio")
     + ("accessed, ours", "automatic", "by hand")
 )
 _SENT = ("case", "sent, ours", "automatic", "by hand", "behind compute", "collectives, ours", "automatic", "by hand")
@@ -44,7 +45,8 @@ def versions() -> str:
 def _work(row: str, programs: Mapping[str, Answer]) -> tuple[str, ...]:
     of = [programs.get(label, {}) for label in _LABELS]
     accessed = (f"{each['accessed']:,.0f}" if each.get("accessed") else "" for each in of)
-    return (_title(row, of[0]), *_compared(of, "cycles"), *_compared(of, "temporaries"), *accessed)
+    compared = (cell for what in ("cycles", "temporaries", "peak") for cell in _compared(of, what))
+    return (_title(row, of[0]), *compared, *accessed)
 
 
 def _sent(row: str, programs: Mapping[str, Answer]) -> tuple[str, ...]:

@@ -48,6 +48,13 @@ def test_columns_in_which_nothing_is_said_are_left_out() -> None:
     assert "cycles" not in shown and "| case | temporaries, ours | automatic | ratio |" in shown
 
 
+def test_what_is_alive_at_once_stands_beside_what_is_added_up() -> None:
+    answers = [_answer("ours", **SAID, peak=30), _answer("automatic", **SAID, peak=40)]
+    shown = tables(answers, 60)
+    assert "| temporaries, ours | automatic | ratio | alive at once, ours | automatic | ratio |" in shown
+    assert "| 8 | 8 | 1.000 | 30 | 40 | 0.750 |" in shown
+
+
 def test_a_program_over_its_limit_is_told_and_the_next_one_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[list[str]] = []
 
