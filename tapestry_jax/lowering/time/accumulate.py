@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
@@ -68,13 +69,19 @@ def _in_frame(merge: Merge, carrier: Sequence[Axes], left: list[Any], right: lis
     reference = [lax.stop_gradient(leaf) for leaf in frame.at(frame.summary(both))]
     addends = zip(frame.express(left, reference), frame.express(right, reference), strict=True)
     restored = frame.restore(reference, [a + b for a, b in addends])
-    return [_with_value(own, value) for own, value in zip(restored, both, strict=True)]
+    return [
+        _with_value(own, value) if jnp.issubdtype(own.dtype, jnp.floating) else value
+        for own, value in zip(restored, both, strict=True)
+    ]
 
 
+@jax.custom_jvp
 def _with_value(framed: Any, value: Any) -> Any:
-    """A sum with the derivative that it has in a frame, and the value that it has without."""
-    if not jnp.issubdtype(framed.dtype, jnp.floating):
-        return value
-    # Of two numbers this near the difference is exact. Infinities have none, and are the same in every frame.
-    missing = lax.stop_gradient(value - framed)
-    return framed + jnp.where(jnp.isfinite(missing), missing, 0)
+    """The value, with the derivative of the same in a frame: what is not differentiated does not compute that."""
+    del framed
+    return value
+
+
+@_with_value.defjvp
+def _(primals: Any, tangents: Any) -> tuple[Any, Any]:
+    return _with_value(*primals), tangents[0]

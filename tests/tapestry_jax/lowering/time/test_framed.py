@@ -12,7 +12,8 @@ from jax.extend.core import jaxprs_in_params
 
 import tapestry_jax as tp
 from combinators.kernels.jaxprs import scan_parts
-from tapestry_jax.lowering.time import region
+from combinators.merging.blocks import combine_blocks
+from tapestry_jax.lowering.time import accumulate, region
 from tests.contract import assert_same
 from tests.simulated.sampled import computed
 
@@ -114,6 +115,20 @@ def _stacked(plan: tp.Plan, turns: int) -> list[tuple[int, ...]]:
 
     look(jax.make_jaxpr(_gradient(plan))(*structs).jaxpr)
     return found
+
+
+def test_a_value_alone_computes_nothing_in_a_frame(monkeypatch: pytest.MonkeyPatch) -> None:
+    def flops() -> float:
+        graph = _attention()
+        run = tp.plan(graph, tp.mesh(data=1), {"k": tp.chunks(3)}).compile()
+        return jax.jit(run).lower(*_arrays(graph)).compile().cost_analysis()["flops"]
+
+    def combined(merge: Any, carrier: Any, left: Any, right: Any) -> Any:
+        return combine_blocks(merge.monoid, merge.tree, carrier, left, right)
+
+    framed = flops()
+    monkeypatch.setattr(accumulate, "_in_frame", combined)
+    assert framed == flops()
 
 
 def test_the_loop_keeps_nothing_of_a_turn_and_without_a_frame_it_did(monkeypatch: pytest.MonkeyPatch) -> None:
