@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from contextlib import suppress
 from typing import IO, TextIO
 
 _LONGEST = 2**16  # bytes of a line that are held back
@@ -50,6 +52,26 @@ class Lines:
             self._write([rest])
 
     def _write(self, lines: list[bytes]) -> None:
-        if lines:
-            self._sink.write("".join(f"{self._prefix}{line.decode(errors='replace')}\n" for line in lines))
+        if not lines:
+            return
+        text = "".join(f"{self._prefix}{line.decode(errors='replace')}\n" for line in lines)
+        encoding = self._sink.encoding or "utf-8"
+        try:
+            # What the sink has no letters for does not end a job.
+            self._sink.write(text.encode(encoding, "backslashreplace").decode(encoding))
             self._sink.flush()
+        except OSError as error:
+            # Nor does a full disk, or a reader who has gone: the job goes on, and its lines are lost.
+            _to_nowhere(self._sink)
+            with suppress(OSError):
+                sys.stderr.write(f"tapestry launch: lines are lost from here on: {error.strerror}\n")
+                sys.stderr.flush()
+
+
+def _to_nowhere(sink: TextIO) -> None:
+    """Lead an output to where everything may be written, also what Python would write of it at its end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, sink.fileno())
+    finally:
+        os.close(nowhere)

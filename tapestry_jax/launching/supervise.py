@@ -85,13 +85,18 @@ def _watched(launch: Launch, group: Group, stop: _Stop) -> _Ended:
 
 def _after_a_death(launch: Launch, group: Group, dead: Rank) -> _Ended:
     code = dead.process.poll() or 0
-    name = signal.Signals(-code).name if code < 0 else f"status {code}"
+    name = _signal(-code) if code < 0 else f"status {code}"
     others = len(group.running())
     if others:
         _tell(f"rank {dead.number} ended with {name}; {others} others are ended")
     group.signal(signal.SIGTERM)
     group.wait(min(launch.grace, _AFTER_A_DEATH))
     return _Ended(128 - code if code < 0 else code, f"rank {dead.number} ended with {name}", is_final=False)
+
+
+def _signal(number: int) -> str:
+    """The name of a signal; those for real time have none."""
+    return signal.Signals(number).name if number in {*signal.Signals} else f"signal {number}"
 
 
 def _unstuck(launch: Launch, group: Group, stuck: Rank) -> _Ended:

@@ -33,6 +33,8 @@ from tapestry_jax.streaming.frozen.state import Frozen, Position
 
 ENTRY = re.compile(r"([0-9a-f]{64})\.entry", re.ASCII)
 _TENSOR = re.compile(r"[0-9a-f]{64}-[0-9a-f]{16}\.zarr", re.ASCII)
+_OWN = re.compile(r"[0-9a-f]{64}(\.entry|-[0-9a-f]{16}\.zarr(\.partial(\.filled(\.new)?)?|\.replaced)?)", re.ASCII)
+"""Names that only a cache gives: an entry, a tensor, and what lies beside a tensor while it is written."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,6 +138,11 @@ def entries(folder: Path) -> Iterator[tuple[str, Path]]:
     for path in sorted(folder.iterdir()):
         if (found := ENTRY.fullmatch(path.name)) is not None:
             yield found[1], path
+
+
+def is_own(path: Path) -> bool:
+    """Whether a file or a folder of a cache is the cache's own, by its name."""
+    return _OWN.fullmatch(path.name) is not None
 
 
 def _source(folder: Path, frozen: Frozen) -> Stored | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from combinators.errors import FormatError, PlanError, message, spelt
 from tapestry_jax.storage.unfinished.partial import remove
-from tapestry_jax.streaming.cached.entries import bytes_of, entries, own_tensor, read_cache
+from tapestry_jax.streaming.cached.entries import bytes_of, entries, is_own, own_tensor, read_cache
 from tapestry_jax.streaming.fits.budget import read_memory
 from tapestry_jax.streaming.frozen.lock import locked
 
@@ -16,8 +16,8 @@ from tapestry_jax.streaming.frozen.lock import locked
 def prune_cache(folder: str | os.PathLike[str], keep: Any = 0) -> int:
     """Remove values from the folder of `tp.stream(..., cache=folder)`, those that nobody has asked for longest first.
 
-    What was damaged, and what jobs that were killed have left, goes in any case. Files of the user's in which values
-    lie are not touched: of them the cache has the names.
+    What was damaged, and what jobs that were killed have left, goes in any case. Files of the user's are not touched,
+    whether values lie in them, of which the cache has the names, or they lie in its folder.
 
     Args:
       folder: of the cache.
@@ -38,10 +38,11 @@ def prune_cache(folder: str | os.PathLike[str], keep: Any = 0) -> int:
       ...     job.run().tolist(), tp.prune_cache(folder, "1MiB") > 0, tp.prune_cache(folder)
       ([4.0, 4.0], True, 0)
     """
-    most = 0 if type(keep) is int and keep == 0 else read_memory(keep, "keep")
+    most = 0 if type(keep) is int and keep == 0 else read_memory(keep, "keep", "tp.prune_cache")
     place = read_cache(os.fspath(folder)) if isinstance(folder, str | os.PathLike) else None  # pyright: ignore[reportUnnecessaryIsInstance]
     if place is None or not _is_folder(place) or most is None:
-        raise PlanError(message("prune_cache takes the folder of a cache", f"got {spelt(folder)}", remedy="Name one."))
+        told = f"got {spelt(folder)}, which is no folder"
+        raise PlanError(message("prune_cache takes the folder of a cache", told, remedy="Name one."))
     with locked(place):
         return _pruned(place, most)
 
@@ -69,6 +70,7 @@ def _pruned(folder: Path, most: int) -> int:
             left += size
             kept.update(paths)
     for path in folder.iterdir():
-        if path not in kept and path.suffix in (".entry", ".zarr", ".partial", ".filled"):
+        # By the names that a cache gives: sources and results of the user's may lie there as well.
+        if path not in kept and is_own(path):
             remove(path)
     return left

@@ -182,8 +182,8 @@ def shown(count: int) -> str:
     return f"{count} B"
 
 
-def read_memory(memory: Any, name: str = "memory") -> int | None:
-    """Bytes, from a number or a text such as `"512MB"` or `"2GiB"`.
+def read_memory(memory: Any, name: str = "memory", of: str = "tp.stream") -> int | None:
+    """Bytes, from a number or a text such as `"512MB"` or `"2GiB"`; for messages the argument, and what takes it.
 
     Raises:
       PlanError: for anything else.
@@ -196,4 +196,4 @@ def read_memory(memory: Any, name: str = "memory") -> int | None:
     if match is not None and match[2] in _UNITS and int(float(match[1]) * _UNITS[match[2]]):
         return int(float(match[1]) * _UNITS[match[2]])
     remedy = f"Write {name}='512MiB', '2GB', or a number of bytes."
-    raise PlanError(message(f"{name}= of tp.stream is an amount of bytes", f"got {spelt(memory)}", remedy=remedy))
+    raise PlanError(message(f"{name}= of {of} is an amount of bytes", f"got {spelt(memory)}", remedy=remedy))

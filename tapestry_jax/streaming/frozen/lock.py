@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import socket
 from collections.abc import Generator
 from pathlib import Path
@@ -13,6 +14,8 @@ from tapestry_jax.streaming.errors import StreamError
 from tapestry_jax.streaming.frozen.durable import remove_partial
 
 _NAME = "lock"
+_SAID = re.compile(rb"(process \d+ on |\Z)")
+"""How the file begins that a job has locked: with who it was, or not at all."""
 
 
 @contextlib.contextmanager
@@ -36,7 +39,7 @@ def locked(folder: str | Path, *, shared: bool = False) -> Generator[Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         handle = os.open(folder / _NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # a name may hold a NUL
         raise StreamError(
             message(f"{folder} cannot hold a job.", first_line(error), remedy="Name a folder that may be written to.")
         ) from error
@@ -56,6 +59,9 @@ def locked(folder: str | Path, *, shared: bool = False) -> Generator[Path]:
 def _take(folder: Path, handle: int) -> None:
     """Say who holds it, and remove what a job that was ended had not finished."""
     try:
+        if not _SAID.match(os.pread(handle, 200, 0)):
+            told = f"the file `{_NAME}` there was written by something else"
+            raise StreamError(message(f"{folder} cannot hold a job.", told, remedy="Name a folder of its own."))
         os.ftruncate(handle, 0)
         os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
         remove_partial(folder)

@@ -70,6 +70,34 @@ else:
     assert told.err == "[1] wrong\n"
 
 
+def test_a_signal_without_a_name_is_told_by_its_number(launch: Run, capsys: pytest.CaptureFixture[str]):
+    number = signal.SIGRTMIN + 6
+    assert launch(f"os.kill(os.getpid(), {number})", processes=1, restarts=1) == 128 + number
+    told = capsys.readouterr().err
+    assert f"rank 0 ended with signal {number}; started again" in told
+
+
+@pytest.mark.parametrize("output", ["ascii", "full", "closed"])
+def test_an_output_that_takes_no_more_ends_no_job(output: str, tmp_path: Path):
+    done = tmp_path / "done"
+    script = tmp_path / "script.py"
+    script.write_text(f"import sys; sys.stdout.buffer.write(b'\\xc3\\xa4\\n\\xff\\n' * 3); open({str(done)!r}, 'w')")
+    call = "import sys; from tapestry_jax.command import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", call, "launch", "--processes", "1", str(script)]
+    settings = {**os.environ, "PYTHONIOENCODING": "ascii" if output == "ascii" else "utf-8", "PYTHONPATH": str(ROOT)}
+    reading, writing = os.pipe()
+    os.close(reading)
+    with Path("/dev/full" if output == "full" else os.devnull).open("wb") as file:
+        sink = {"ascii": subprocess.PIPE, "full": file, "closed": writing}[output]
+        ended = subprocess.run(command, stdout=sink, stderr=subprocess.PIPE, env=settings, check=False, timeout=60)
+    os.close(writing)
+    assert ended.returncode == 0 and done.exists()
+    if output == "ascii":
+        assert ended.stdout.decode().splitlines()[:2] == ["[0] \\xe4", "[0] \\ufffd"]
+    else:
+        assert b"lines are lost from here on" in ended.stderr and b"Traceback" not in ended.stderr
+
+
 def test_a_line_without_an_end_is_passed_on_in_parts(launch: Run, capsys: pytest.CaptureFixture[str]):
     assert launch("sys.stdout.write('x' * 200_000)", processes=1) == 0
     lines = capsys.readouterr().out.splitlines()

@@ -331,6 +331,29 @@ def test_what_cannot_be_cached_is_refused() -> None:
         tp.prune_cache("nowhere")
 
 
+def test_pruning_leaves_what_is_not_the_caches_own() -> None:
+    np.save("data.npy", X)
+    others = [Path("mine") / name for name in ("precious.zarr", "thesis.entry", "a.partial", "b.filled", "0.replaced")]
+    for other in others:
+        other.mkdir(parents=True)
+        (other / "inside").write_text("kept")
+    spread_into = tp.create("mine/result.zarr")
+    tp.stream(spread, OVER, tp.open("data.npy"), spread_into, cache="mine").run()
+    tp.stream(total, OVER, tp.open("data.npy"), cache="mine").run()
+    assert tp.prune_cache("mine", "1GiB") > 0
+    assert tp.prune_cache("mine") == 0
+    assert {*Path("mine").iterdir()} == {*others, Path("mine/lock"), Path("mine/result.zarr")}
+    assert all((other / "inside").read_text() == "kept" for other in others)
+
+
+def test_what_pruning_does_not_take_is_told() -> None:
+    with pytest.raises(tp.PlanError, match=r"got '.*nowhere', which is no folder|got nowhere, which is no folder"):
+        tp.prune_cache("nowhere")
+    Path("cache").mkdir()
+    with pytest.raises(tp.PlanError, match=r"keep= of tp.prune_cache is an amount of bytes"):
+        tp.prune_cache("cache", "much")
+
+
 KILLED = """
 import os, signal, sys
 import jax

@@ -105,6 +105,26 @@ def test_an_error_under_the_lock_is_its_own_and_frees_the_folder(tmp_path: Path)
         pass
 
 
+@pytest.mark.parametrize("held", ["# a lock of a package manager\n", " process 1 on here\n", "x"])
+def test_a_lock_of_something_else_is_left_as_it_is(held: str, tmp_path: Path):
+    (tmp_path / "lock").write_text(held)
+    with pytest.raises(StreamError, match="the file `lock` there was written by something else"), locked(tmp_path):
+        pass
+    assert (tmp_path / "lock").read_text() == held
+
+
+def test_a_lock_that_a_job_has_left_is_taken(tmp_path: Path):
+    for held in ("", "process 12 on somewhere\n"):
+        (tmp_path / "lock").write_text(held)
+        with locked(tmp_path):
+            assert (tmp_path / "lock").read_text().startswith(f"process {os.getpid()} on ")
+
+
+def test_a_folder_whose_name_has_a_nul_is_told():
+    with pytest.raises(StreamError, match="cannot hold a job"), locked("a\0b"):
+        pass
+
+
 def test_a_full_disk_under_the_lock_is_told_and_frees_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def full(*_: object) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
