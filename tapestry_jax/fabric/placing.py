@@ -72,7 +72,7 @@ def sharding_of(kind: Kind, mesh: Any) -> Any:
     What a layout names that the mesh does not have, since another one wrote it, cuts nothing.
     """
     if mesh is None:
-        return SingleDeviceSharding(jax.devices()[0])
+        return SingleDeviceSharding(jax.local_devices()[0])
     shape, cuts = MeshShape.of(mesh), Cuts.whole(kind.type.ndim)
     for name, axes in kind.layout:
         if name in kind.type.names:

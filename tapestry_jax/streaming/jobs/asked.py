@@ -12,7 +12,7 @@ import numpy as np
 
 from combinators.arguments import read_list, read_name
 from combinators.arrows.tracing import trace
-from combinators.errors import FormatError, PlanError, message, spelt
+from combinators.errors import FormatError, MeshError, PlanError, message, spelt
 from combinators.graphs.graph import Graph
 from combinators.index_space.tensor_type import TensorType
 from tapestry_jax.by_hand import plan as plan_by_hand
@@ -144,6 +144,7 @@ def read_plan(program: Plan | Graph, over: Any, mesh: Any) -> tuple[Plan, tuple[
 
     Raises:
       PlanError: where no dimension is streamed, or `over` names one that the plan does not take in chunks.
+      MeshError: where devices of the mesh belong to other processes.
     """
     if isinstance(program, Plan):
         chunked = [dim for dim, items in program.entries if any(isinstance(item, Chunks) for item in items)]
@@ -155,6 +156,7 @@ def read_plan(program: Plan | Graph, over: Any, mesh: Any) -> tuple[Plan, tuple[
             )
             remedy = "Name one of these, or plan again: tp.plan(graph, mesh, {'row': tp.chunks(size=4096)})."
             raise PlanError(message(f"this plan {what}", f"got over={over!r}", remedy=remedy))
+        _check_own(program.mesh)
         return program, tuple(dims)
     if not isinstance(over, Mapping):
         remedy = "Write over={'row': tp.chunks(size=4096)}."
@@ -164,8 +166,19 @@ def read_plan(program: Plan | Graph, over: Any, mesh: Any) -> tuple[Plan, tuple[
     if not dims:
         remedy = "Write over={'row': tp.chunks(size=4096)}."
         raise PlanError(message("a stream takes a dimension in chunks", f"got over={over!r}", remedy=remedy))
-    chosen = make_mesh(jax.devices()[:1], device=1) if mesh is None else mesh
+    chosen = make_mesh(jax.local_devices()[:1], device=1) if mesh is None else mesh
+    _check_own(chosen)
     return plan_by_hand(program, chosen, known, accumulate=wide_enough(program, dims)), dims
+
+
+def _check_own(mesh: Any) -> None:
+    """A job reads and writes for the devices of its process: of others it has no cells."""
+    devices = getattr(mesh, "devices", None)
+    others = sum(each.process_index != jax.process_index() for each in ([] if devices is None else devices.flat))
+    if others:
+        told = f"{others} of {devices.size} devices of the mesh belong to other processes"
+        remedy = "Pass mesh=tp.mesh(jax.local_devices(), data=...), and let each process read its share of the rows."
+        raise MeshError(message("a stream runs on the devices of its own process", told, remedy=remedy))
 
 
 def sizes_left_out(over: Any) -> list[str]:

@@ -199,3 +199,24 @@ def test_what_is_stored_has_its_names_where_it_is_traced_and_where_it_is_streame
     assert tp.trace(total, x).inputs[0].results[0].names == ("time", "x")
     for program in (total, tp.trace(total, x)):
         assert tp.stream(program, {"time": tp.chunks(size=2)}, x).run().tolist() == table().sum(0).tolist()
+
+
+def test_a_job_runs_on_a_device_of_its_own_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The first of all devices is that of another process, but for one of them.
+    monkeypatch.setattr(jax, "local_devices", lambda: jax.devices()[3:5])
+    total = tp.fold(tp.aggregators.Sum(), "row c -> c")
+    rows = np.ones((8, 2), np.float32)
+    job = tp.stream(total, {"row": tp.chunks(size=2)}, rows)
+    assert [*job.planned.mesh.devices.flat] == [jax.devices()[3]]
+    np.testing.assert_array_equal(job.run(), rows.sum(0))
+
+
+def test_a_mesh_of_devices_of_other_processes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    total, rows = tp.fold(tp.aggregators.Sum(), "row c -> c"), np.ones((8, 2), np.float32)
+    mesh = tp.mesh(jax.devices()[:2], data=2)
+    plan = tp.plan(tp.trace(total, rows), mesh, {"row": tp.chunks(4)})
+    monkeypatch.setattr(jax, "process_index", lambda: 1)
+    with pytest.raises(tp.MeshError, match="2 of 2 devices of the mesh belong to other processes"):
+        tp.stream(total, {"row": tp.chunks(size=2)}, rows, mesh=mesh)
+    with pytest.raises(tp.MeshError, match="2 of 2 devices of the mesh belong to other processes"):
+        tp.stream(plan, None, rows)
