@@ -173,10 +173,10 @@ def read_plan(program: Plan | Graph, over: Any, mesh: Any) -> tuple[Plan, tuple[
 
 def _check_own(mesh: Any) -> None:
     """A job reads and writes for the devices of its process: of others it has no cells."""
-    devices = getattr(mesh, "devices", None)
-    others = sum(each.process_index != jax.process_index() for each in ([] if devices is None else devices.flat))
+    devices: list[Any] = list(mesh.devices.flat) if isinstance(mesh, jax.sharding.Mesh) else []
+    others = sum(each.process_index != jax.process_index() for each in devices)
     if others:
-        told = f"{others} of {devices.size} devices of the mesh belong to other processes"
+        told = f"{others} of {len(devices)} devices of the mesh belong to other processes"
         remedy = "Pass mesh=tp.mesh(jax.local_devices(), data=...), and let each process read its share of the rows."
         raise MeshError(message("a stream runs on the devices of its own process", told, remedy=remedy))
 
