@@ -113,21 +113,28 @@ class OfUpdates(Searching):
             scatter = replace(scatter, flags=(False, False))
         if self.axis is None or operand.shape[self.axis] == self.size:
             return scatter(begun, indices, updates)
-        return self._in_block(replace(scatter, flags=(False, False)), self.axis, find, begun, indices, updates, at[0])
+        scatter = replace(scatter, flags=(False, scatter.flags[1]))
+        return self._in_block(scatter, self.axis, find, begun, indices, updates, at[0])
 
     def _in_block(
         self, scatter: Scatter, axis: int, find: Locate, operand: Any, indices: Any, updates: Any, at: Any
     ) -> Any:
-        """Updates that are elsewhere go to a cell behind the block, which is dropped.
+        """Updates that are elsewhere go to cells behind the block, which are dropped.
+
+        One cell takes all of them. Where each number is promised to be there once, each has a cell of its own, so that
+        the promise stays: only with it does JAX derive products, and transpose what replaces (the derivative of
+        somebody's `custom_jvp` may hold `tangent.at[0].set(0)`).
 
         Places outside of an array are never used: where the array is a slice of another one, XLA's rewriting of a
         single update to a slice finds them in that one.
         """
         block = operand.shape[axis]
         place, found = self._placed(find, indices[..., 0], at)
-        behind = [(0, int(each == axis), 0) for each in range(operand.ndim)]
+        cells = found.size if scatter.flags[1] else 1
+        elsewhere = block + (jnp.arange(cells).reshape(found.shape) if scatter.flags[1] else 0)
+        behind = [(0, cells * (each == axis), 0) for each in range(operand.ndim)]
         longer = lax.pad(operand, jnp.zeros((), operand.dtype), behind)
-        scattered = scatter(longer, jnp.where(found, place, block)[..., None], updates)
+        scattered = scatter(longer, jnp.where(found, place, elsewhere)[..., None], updates)
         return lax.slice_in_dim(scattered, 0, block, axis=axis)
 
     def _placed(self, find: Locate, wanted: Any, at: Any) -> tuple[Any, Any]:

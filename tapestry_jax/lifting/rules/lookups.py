@@ -90,9 +90,7 @@ def scatter(walk: Walk, equation: Any, atoms: list[Atom]) -> list[Atom] | None:
     ]
     mapped = {f"i{axis}" for axis in batch.values()} | {f"o{a}" for a in free}
     flags = (bool(equation.params["indices_are_sorted"]), bool(equation.params["unique_indices"]))
-    # JAX derives products of updates only where each number is promised to be there once, which no block can promise.
-    promised = name == "scatter-mul" and flags[1]
-    alone = {a for a in indexed if len(indexed) == 1 and a in inserted and operand[a] > 1 and not promised}
+    alone = {a for a in indexed if len(indexed) == 1 and a in inserted and operand[a] > 1}
     at = next(iter(alone), None)
     monoid = FOLDS.get(name)
     if out.dtype == jnp.bool_ or (monoid is not Sum and jnp.issubdtype(out.dtype, jnp.inexact)):

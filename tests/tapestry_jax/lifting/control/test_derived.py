@@ -96,6 +96,19 @@ def _(primals: Any, tangents: Any) -> Any:
     return twice_signed(x), (size * moved + sign[:, None] * jnp.cumsum(moved, -1), jnp.zeros(sign.shape))
 
 
+@jax.custom_jvp
+def masked(x: Any) -> Any:
+    """Its derivative replaces single cells of what moves, by which JAX transposes where each is promised to be one."""
+    return jnp.sin(x)
+
+
+@masked.defjvp
+def _(primals: Any, tangents: Any) -> Any:
+    (x,), (moved,) = primals, tangents
+    rows = jnp.array([9, 2, 12])
+    return masked(x), moved.at[0].set(0).at[rows].set(0, unique_indices=True)
+
+
 def all_signed(x: Any) -> Any:
     sign, size = signed(x)
     return sign[:, None] * size
@@ -118,6 +131,7 @@ CASES: dict[str, Any] = {
         [{}, {"x_0": "a"}, {"x_0": tp.chunks(2)}],
         {"x_0"},
     ),
+    "a derivative that replaces cells": (masked, (X,), [{"x_0": "b"}, {"x_0": tp.chunks(3)}], {"x_0"}),
     "a derivative that calls another": (around, (X,), [{}, {"x_0": "b"}], {"x_0"}),
     "under vmap": (
         jax.vmap(unit),
