@@ -28,8 +28,10 @@ Of 4M float32 seven reductions take 1.20 to 1.23 times as long as four with more
 def reduce_together(kinds: tuple[Kind, ...], *arrays: Any) -> tuple[Any, ...]:
     """Reduce several arrays along their leading axes.
 
-    XLA fuses what the arrays are computed from into the reductions, and reads it once: a reduction of several operands
-    is one loop. Long axes are reduced in levels, which is what keeps the rounding error of sums small.
+    XLA fuses what the arrays are computed from into the reductions, and reads it once. On CPUs and GPUs that takes one
+    reduction of several operands; long axes are reduced in levels there, which is what keeps the rounding error of sums
+    small. Compilers for TPUs write every operand of such a reduction to memory first, and put plain ones that read the
+    same into one loop by themselves: these are what they are given (docs/design/numerics.md).
 
     Args:
       kinds: of each array, how it is reduced. NaN wins in maximum and minimum, which on CPUs it does not in those of
@@ -39,24 +41,40 @@ def reduce_together(kinds: tuple[Kind, ...], *arrays: Any) -> tuple[Any, ...]:
     Returns:
       One reduction of shape `(...)` for each array; for `n = 0` zero, or the least or greatest value of the dtype.
     """
-    shape = arrays[0].shape
     floats = {array.dtype for array in arrays if jnp.issubdtype(array.dtype, jnp.floating)}
     if len(floats) > 1:
         # One reduction takes floats of one precision; a wider one changes no extremum.
         alike = [array.astype(jnp.result_type(*floats)) if array.dtype in floats else array for array in arrays]
         found = reduce_together(kinds, *alike)
         return tuple(each.astype(array.dtype) for each, array in zip(found, arrays, strict=True))
-    lanes = LANES if arrays[0].size < LONG else MORE_LANES
-    width = max(1, lanes // max(1, math.prod(shape[1:])))
-    blocks = shape[0] // (DEPTH * width)
-    if blocks and len(kinds) == 1 and _drops_nan(kinds[0], arrays[0]):
+    if kinds == ("sum",) or not _blocks(arrays[0])[0]:
+        return separately(kinds, *arrays)
+    return lax.platform_dependent(*arrays, tpu=partial(separately, kinds), default=partial(in_levels, kinds))
+
+
+def separately(kinds: tuple[Kind, ...], *arrays: Any) -> tuple[Any, ...]:
+    """The same, one plain reduction for each array."""
+    return tuple(_reduced(kind, array) for kind, array in zip(kinds, arrays, strict=True))
+
+
+def _blocks(array: Any) -> tuple[int, int]:
+    """Into how many blocks of `DEPTH` rows of how many sums an array is cut; none where it is short."""
+    lanes = LANES if array.size < LONG else MORE_LANES
+    width = max(1, lanes // max(1, math.prod(array.shape[1:])))
+    return array.shape[0] // (DEPTH * width), width
+
+
+def in_levels(kinds: tuple[Kind, ...], *arrays: Any) -> tuple[Any, ...]:
+    """The same in one loop over all arrays, as far as they are long."""
+    shape, (blocks, width) = arrays[0].shape, _blocks(arrays[0])
+    if kinds == ("sum",) or not blocks:
+        return separately(kinds, *arrays)
+    if len(kinds) == 1 and _drops_nan(kinds[0], arrays[0]):
         # Of several operands a reduction is never one of XLA's own.
         half = shape[0] // 2
         ends = (arrays[0][:half], arrays[0][half : 2 * half], arrays[0][2 * half :])
-        parts = (*reduce_together(kinds * 2, *ends[:2]), _reduced(kinds[0], ends[2]))
+        parts = (*in_levels(kinds * 2, *ends[:2]), _reduced(kinds[0], ends[2]))
         return (jax.tree.reduce(merge_of(kinds[0]), parts),)
-    if blocks == 0 or kinds == ("sum",):
-        return tuple(_reduced(kind, array) for kind, array in zip(kinds, arrays, strict=True))
     whole = blocks * DEPTH * width
     heads = tuple(array[:whole].reshape(blocks, DEPTH, width, *shape[1:]) for array in arrays)
     starts = tuple(_start(kind, array.dtype) for kind, array in zip(kinds, arrays, strict=True))
@@ -150,7 +168,7 @@ def _plain(kind: Kind, array: Any) -> Any:
 
 
 def _along_lanes(kind: Kind, lanes: Any) -> Any:
-    return reduce_together((kind,), lanes.reshape(lanes.shape[0] * lanes.shape[1], *lanes.shape[2:]))[0]
+    return in_levels((kind,), lanes.reshape(lanes.shape[0] * lanes.shape[1], *lanes.shape[2:]))[0]
 
 
 def _reduced(kind: Kind, array: Any) -> Any:

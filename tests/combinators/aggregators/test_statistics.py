@@ -9,9 +9,9 @@ import pytest
 import scipy.stats
 
 from combinators import aggregators, fold
-from combinators.aggregators.sums import origin_near
+from combinators.aggregators.sums import of_long_runs, of_short_runs, origin_near
 from combinators.errors import GraphError
-from combinators.merging.together import DEPTH, LANES, reduce_together
+from combinators.merging.together import DEPTH, LANES, in_levels, reduce_together, separately
 from tests.simulated.sampled import in_numpy
 
 RNG = np.random.default_rng(0)
@@ -99,6 +99,31 @@ def test_sums_of_long_axes_are_exact_on_integers_and_differentiable():
     assert [float(g) for g in got] == [float(np.sum(x)), float(np.sum(np.square(x)))]
     gradient = _gradient(lambda x: reduce_together(("sum", "sum"), x, x * x)[1], x)
     np.testing.assert_array_equal(gradient, 2 * x)
+
+
+@pytest.mark.parametrize("shape", [(300_000,), (40_001, 3)])
+def test_what_tpus_are_given_computes_the_same(shape):
+    x = jnp.asarray(np.float32(RNG.integers(-4, 5, shape)))
+    x = x.at[17].set(jnp.nan) if len(shape) > 1 else x
+    kinds, arrays = ("sum", "max", "min"), (x, 2 * x, x - 1)
+    for one, other in zip(separately(kinds, *arrays), in_levels(kinds, *arrays), strict=True):
+        np.testing.assert_array_equal(one, other)
+    (alone,) = in_levels(("max",), x)
+    np.testing.assert_array_equal(separately(("max",), x)[0], alone)
+
+
+@pytest.mark.parametrize("kind", ["normal", "sorted", "reversed", "burst"])
+def test_long_runs_lie_near_the_mean_as_short_ones_do(kind):
+    x = RNG.standard_normal((270_001, 2))
+    if kind in ("sorted", "reversed"):
+        x = np.sort(x, axis=0)[:: 1 if kind == "sorted" else -1]
+    if kind == "burst":
+        x[100_000:100_050] += 1e3
+    x = x.astype(np.float32)
+    for taken in (of_short_runs, of_long_runs):
+        mean, low, high = taken(jnp.asarray(x))
+        assert np.all(np.abs(mean - x.mean(0)) < 0.1 * x.std(0))
+        assert np.all((x.min(0) <= low) & (low <= mean) & (mean <= high) & (high <= x.max(0)))
 
 
 def test_origin_is_near_the_mean_of_sorted_data():
