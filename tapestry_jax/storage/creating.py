@@ -13,6 +13,7 @@ import numpy as np
 from combinators.arguments import is_whole, read_flag
 from combinators.errors import FormatError, message, spelt
 from combinators.frozen import dataclass
+from tapestry_jax.storage.beside import Beside
 from tapestry_jax.storage.boxes import check_chunks, check_names, check_shape
 from tapestry_jax.storage.dtypes import ALL, read_dtype
 from tapestry_jax.storage.formats import FORMATS, Format, Making, find_format
@@ -73,12 +74,11 @@ class Creation:
     @property
     def has_chunks(self) -> bool:
         """Whether the format stores pieces whose sizes may be chosen."""
-        return self.format.beside is not None
+        return self.format.has_chunks
 
-    def beside(self, shape: Sequence[int], chunks: Sequence[int], dtype: np.dtype[Any]) -> int:
-        """Bytes that writing takes at most beside the arrays of the caller, in such chunks where none were said."""
-        if self.format.beside is None:
-            return 0
+    def beside(self, shape: Sequence[int], chunks: Sequence[int], dtype: np.dtype[Any]) -> Beside:
+        """As `Creates.beside`: what writing takes, in such chunks where none were said."""
+        assert self.format.beside is not None, "whatever is made says it"
         sizes = math.prod(chunks if self.chunks is None else self.chunks), math.prod(shape)
         return self.format.beside(*(size * dtype.itemsize for size in sizes))
 

@@ -9,8 +9,9 @@ from typing import Any, cast
 
 from combinators.errors import FormatError, message, spelt
 from combinators.frozen import dataclass
+from tapestry_jax.storage.beside import NOTHING, Beside
 from tapestry_jax.storage.chunked.fetched import open_fetched
-from tapestry_jax.storage.chunked.gate import beside
+from tapestry_jax.storage.chunked.gate import of_chunks
 from tapestry_jax.storage.chunked.transactional import make_icechunk, open_icechunk
 from tapestry_jax.storage.chunked.zarr import again_zarr, make_zarr, open_zarr
 from tapestry_jax.storage.files.address import Address
@@ -60,14 +61,16 @@ class Format:
       open: to read.
       make: from what a tensor is made of; None where none are made.
       again: goes on with what was made; None where what is interrupted leaves nothing.
-      beside: bytes that writing takes beside the arrays, for those of a chunk and of all; None for none.
+      beside: what writing takes beside the arrays, from the bytes of a chunk and of all; of all that are made.
+      has_chunks: whether pieces are stored whose sizes may be chosen.
     """
 
     suffixes: tuple[str, ...]
     open: Open
     make: Callable[[Making], Sink] | None = None
     again: Callable[[Making], Sink] | None = None
-    beside: Callable[[int, int], int] | None = None
+    beside: Callable[[int, int], Beside] | None = None
+    has_chunks: bool = False
 
 
 def _open_npy(place: Place, tensor: str | None, names: Names | None) -> Stored:
@@ -135,18 +138,24 @@ def _make_icechunk(making: Making) -> Sink:
     )
 
 
+def _straight(chunk_bytes: int, total: int) -> Beside:
+    """Cells go from the arrays to their places in the file."""
+    del chunk_bytes, total
+    return NOTHING
+
+
 FORMATS: Mapping[str, Format] = {
-    "npy": Format((".npy",), _open_npy, _make_npy, _again_npy),
+    "npy": Format((".npy",), _open_npy, _make_npy, _again_npy, _straight),
     "npz": Format((".npz",), given(_open_bytes, open_npz)),
     "safetensors": Format(
-        (".safetensors",), given(_open_bytes, open_safetensors), _make_safetensors, _again_safetensors
+        (".safetensors",), given(_open_bytes, open_safetensors), _make_safetensors, _again_safetensors, _straight
     ),
     "parquet": Format((".parquet",), given(_open_bytes, open_parquet)),
     "arrow": Format((".arrow", ".feather"), given(_open_bytes, open_arrow)),
     "duckdb": Format((".duckdb",), _open_duck),
-    "icechunk": Format((".icechunk",), open_icechunk, _make_icechunk, None, beside),
-    "zarr": Format((".zarr",), _open_zarr, given(_make_zarr, 3), _again_zarr, beside),
-    "zarr2": Format((), _open_zarr, given(_make_zarr, 2), _again_zarr, beside),
+    "icechunk": Format((".icechunk",), open_icechunk, _make_icechunk, None, of_chunks, has_chunks=True),
+    "zarr": Format((".zarr",), _open_zarr, given(_make_zarr, 3), _again_zarr, of_chunks, has_chunks=True),
+    "zarr2": Format((), _open_zarr, given(_make_zarr, 2), _again_zarr, of_chunks, has_chunks=True),
 }
 """By name. What is called `zarr` opens both versions and makes version 3."""
 _DATABASE = Format((), open_postgres)

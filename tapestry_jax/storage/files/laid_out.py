@@ -15,12 +15,13 @@ import numpy as np
 
 from combinators.errors import FormatError, message
 from combinators.frozen import dataclass
+from tapestry_jax.storage.beside import Beside
 from tapestry_jax.storage.boxes import check_cells, count, one_piece, shape_of, slices
 from tapestry_jax.storage.dtypes import as_bytes, check_flags
 from tapestry_jax.storage.errors import of_system
 from tapestry_jax.storage.files.ranges import LocalFile, Ranges
-from tapestry_jax.storage.files.strided import Layout, read_box
-from tapestry_jax.storage.files.threads import Threads
+from tapestry_jax.storage.files.strided import Layout, between, read_box
+from tapestry_jax.storage.files.threads import THREADS, Threads
 from tapestry_jax.storage.protocols import Array, Box, Names, Shown
 from tapestry_jax.storage.unfinished import partial
 from tapestry_jax.storage.unfinished.filled import Filled, filled_again, keep_filled
@@ -70,6 +71,15 @@ class LaidOut(Shown):
     def _read(self, box: Box, into: Array) -> None:
         read_box(self._source, self._layout, box, into)
         check_flags(into, self.where)
+
+    def beside(self, sizes: tuple[int, ...]) -> Beside:
+        """As `Stored.beside`: what lies between cells that lie apart, and what the source of the bytes takes."""
+        own = self._source.beside(count(sizes) * self.dtype.itemsize)
+        apart = THREADS * between(self._layout, sizes)
+        if not apart:
+            return own
+        less = own.less or "Store it in C order and in the byte order of this machine, and take whole rows."
+        return Beside(own.bytes + apart, " and ".join(filter(None, [own.what, "cells that lie apart"])), less)
 
     def fingerprint(self) -> str:
         """Of a file: its size, times of change in nanoseconds and inode, and the header that was read.

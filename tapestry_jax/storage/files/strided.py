@@ -6,6 +6,7 @@ between, through a small buffer, as long as that is not much more than what is w
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -58,6 +59,15 @@ def read_box(source: Ranges, layout: Layout, box: Box, into: Array) -> None:
     if into.size:
         spanned = _spanned(layout, into.shape)
         _read(source, layout, layout.at(box), into, np.empty(min(spanned, _MOST_BETWEEN), np.uint8))
+
+
+def between(layout: Layout, sizes: tuple[int, ...]) -> int:
+    """Bytes of the small buffer that a box of such sizes is read through; 0 where it lies as it is read."""
+    spanned = _spanned(layout, sizes)
+    ours = Layout.of(0, sizes, layout.dtype).strides
+    alike = all(size == 1 or a == b for size, a, b in zip(sizes, ours, layout.strides, strict=True))
+    is_run = spanned == math.prod(sizes) * layout.dtype.itemsize
+    return 0 if is_run and alike and layout.dtype.isnative else min(spanned, _MOST_BETWEEN)
 
 
 def _read(source: Ranges, layout: Layout, start: int, into: Array, buffer: Array) -> None:
