@@ -1,10 +1,10 @@
 """Tensors that lie somewhere else: in files, folders, tables and at addresses, read and written box by box.
 
-Read `protocols` (what is read from, `Stored`, and written to, `Sink`; `beside` is what either takes), then `opening` (`tp.open`), `creating`
-(`tp.create`), `saving` and the table in `formats`. `places` reads paths and addresses, `boxes` and `dtypes` hold
-arguments against tensors, `several` says which of a place's tensors is meant, `errors` what is refused. `in_memory` is
-an array as something stored. The formats stand in `files` (cells at fixed places in a file), `chunked` (Zarr) and
-`tables`; `unfinished` is what is still being written.
+Read `protocols` (what is read from, `Stored`, and written to, `Sink`; `beside` is the memory that either takes), then
+`opening` (`tp.open`), `creating` (`tp.create`), `saving` and the table in `formats`. `places` reads paths and
+addresses, `boxes` and `dtypes` hold arguments against tensors, `several` says which of a place's tensors is meant,
+`errors` what is refused. `in_memory` is an array as something stored. The formats stand in `files` (cells at fixed
+places in a file), `chunked` (Zarr) and `tables`; `unfinished` is what is still being written.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What reading and writing take beside the arrays of who asks: memory that nobody sees, and that a plan has to count."""
+"""What reading and writing take beside the arrays of who asks: memory that a plan has to count."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from os import PathLike
 from pathlib import Path
@@ -76,11 +75,13 @@ class Creation:
         """Whether the format stores pieces whose sizes may be chosen."""
         return self.format.has_chunks
 
-    def beside(self, shape: Sequence[int], chunks: Sequence[int], dtype: np.dtype[Any]) -> Beside:
+    def beside(
+        self, shape: Sequence[int], chunks: Sequence[int], dtype: np.dtype[Any], sizes: tuple[int, ...]
+    ) -> Beside:
         """As `Creates.beside`: what writing takes, in such chunks where none were said."""
         assert self.format.beside is not None, "whatever is made says it"
-        sizes = math.prod(chunks if self.chunks is None else self.chunks), math.prod(shape)
-        return self.format.beside(*(size * dtype.itemsize for size in sizes))
+        chosen = tuple(chunks) if self.chunks is None else self.chunks
+        return self.format.beside(tuple(shape), chosen, dtype, sizes)
 
     def _making(self, shape: Any, dtype: Any, names: Any, chunks: Any) -> Making:
         kind = read_dtype(dtype, ALL, f"`{self.where}`")

@@ -164,13 +164,16 @@ class Creates(Protocol):
         """Go on with what an interrupted `make` of the same arguments has left."""
         ...
 
-    def beside(self, shape: Sequence[int], chunks: Sequence[int], dtype: np.dtype[Any]) -> Beside:
+    def beside(
+        self, shape: Sequence[int], chunks: Sequence[int], dtype: np.dtype[Any], sizes: tuple[int, ...]
+    ) -> Beside:
         """What writing boxes takes at most beside the arrays that they are written from: a plan counts it.
 
         Args:
           shape: of the tensor.
-          chunks: the sizes that are stored in one piece, where none were said; boxes are whole ones.
+          chunks: the sizes that are stored in one piece, where none were said.
           dtype: of the numbers.
+          sizes: of a box, along every axis; boxes at borders may be smaller.
         """
         ...
 

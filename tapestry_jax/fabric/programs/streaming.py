@@ -115,9 +115,11 @@ class _Watched:
         """As `FabricCreation.has_chunks`."""
         return self._creation.has_chunks
 
-    def beside(self, shape: Sequence[int], chunks: Sequence[int], dtype: np.dtype[Any]) -> Beside:
+    def beside(
+        self, shape: Sequence[int], chunks: Sequence[int], dtype: np.dtype[Any], sizes: tuple[int, ...]
+    ) -> Beside:
         """As `FabricCreation.beside`."""
-        return self._creation.beside(shape, chunks, dtype)
+        return self._creation.beside(shape, chunks, dtype, sizes)
 
     def make(self, shape: Any, dtype: Any, names: Names | None = None, chunks: Any = None) -> FabricSink:
         """As `FabricCreation.make`."""

@@ -58,8 +58,11 @@ class FabricCreation:
         """Whether it has blocks whose sizes may be chosen: on devices a tensor is one."""
         return not self.opened.blocks.keeps_whole
 
-    def beside(self, shape: Sequence[int], chunks: Sequence[int], dtype: np.dtype[Any]) -> Beside:
+    def beside(
+        self, shape: Sequence[int], chunks: Sequence[int], dtype: np.dtype[Any], sizes: tuple[int, ...]
+    ) -> Beside:
         """As `Creates.beside`: a block for each thread."""
+        del sizes
         return of_blocks(shape, chunks, dtype)
 
     def make(self, shape: Any, dtype: Any, names: Names | None = None, chunks: Any = None) -> FabricSink:

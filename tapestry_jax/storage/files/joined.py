@@ -18,7 +18,6 @@ from tapestry_jax.storage.boxes import check_cells
 from tapestry_jax.storage.files.threads import Threads
 from tapestry_jax.storage.protocols import Array, Box, Shown, Stored
 
-
 _AT_ONCE = 2
 """Boxes."""
 

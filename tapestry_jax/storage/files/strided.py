@@ -70,6 +70,25 @@ def between(layout: Layout, sizes: tuple[int, ...]) -> int:
     return 0 if is_run and alike and layout.dtype.isnative else min(spanned, _MOST_BETWEEN)
 
 
+def touched(layout: Layout, sizes: tuple[int, ...]) -> int:
+    """Bytes of whole pages in which the cells of a box lie, at most."""
+    cells = math.prod(sizes) * layout.dtype.itemsize
+    return min(_spanned(layout, sizes), cells + _PAGE * _runs(layout, sizes)) + _PAGE if cells else 0
+
+
+def parts(layout: Layout, box: Box, most: int) -> Iterator[tuple[Box, int, int]]:
+    """A box in boxes that touch few bytes of pages, each with where it begins and how far it reaches."""
+    sizes = tuple(stop - start for start, stop in box)
+    axis = max(((step, axis) for axis, step in enumerate(layout.strides) if sizes[axis] > 1), default=(0, -1))[1]
+    if touched(layout, sizes) <= most or axis < 0:
+        yield box, layout.at(box), _spanned(layout, sizes)
+        return
+    start, stop = box[axis]
+    middle = (start + stop) // 2
+    for half in ((start, middle), (middle, stop)):
+        yield from parts(layout, (*box[:axis], half, *box[axis + 1 :]), most)
+
+
 def _read(source: Ranges, layout: Layout, start: int, into: Array, buffer: Array) -> None:
     wanted, spanned = into.nbytes, _spanned(layout, into.shape)
     is_run = spanned == wanted

@@ -1,4 +1,4 @@
-"""Tables of FlatBuffers, as far as metadata of Arrow need them: numbers, tables and vectors, held against their bounds."""
+"""Tables of FlatBuffers, as far as metadata of Arrow need them: numbers, tables and vectors, within their bounds."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from combinators.arguments import is_whole
@@ -60,6 +60,10 @@ class Store:
     beside: Beside
 
 
+Writes = Callable[[tuple[int, ...]], Store]
+"""What is written to, from the sizes of the boxes that are."""
+
+
 @dataclass(frozen=True)
 class Budget:
     """What a stream needs, on all its devices and on the host together, while its largest part runs.
@@ -109,7 +113,7 @@ def budget_of(
     places: Mapping[Any, Mapping[str, int]],
     held: Sequence[int],
     read: Mapping[int, Stored],
-    written: Mapping[int, Sequence[Store]],
+    written: Mapping[int, Sequence[Writes]],
     ahead: int,
     behind: int,
     limit: int | None,
@@ -122,7 +126,7 @@ def budget_of(
       places: where the devices lie on the mesh.
       held: values that are held in memory whole, by slot.
       read: sources, by slot.
-      written: what values go to that passes make, by slot, and what that takes beside the buffers.
+      written: what values go to that passes make, by slot.
       ahead: bytes of the ring of buffers; two turns have buffers in any case.
       behind: bytes that are being written at once.
       limit: in bytes, if any.
@@ -171,19 +175,20 @@ def _of_entered(split: Split, entered: Sequence[int], read: Mapping[int, Stored]
 
 
 def _stores_of(
-    part: Pass, shapes: Sequence[Shape], read: Mapping[int, Stored], written: Mapping[int, Sequence[Store]]
+    part: Pass, shapes: Sequence[Shape], read: Mapping[int, Stored], written: Mapping[int, Sequence[Writes]]
 ) -> tuple[Store, ...]:
     """What a pass reads from and writes to, the most first."""
-    found = dict[int, Store]()
-    for piece, shape in zip(part.pieces, shapes, strict=True):
-        if (source := read.get(piece.value)) is None:
-            continue
-        one = Store(source.where, source.beside(shape.sizes))
-        if piece.value not in found or one.beside.bytes > found[piece.value].beside.bytes:
-            found[piece.value] = one
-    values = dict.fromkeys([*(piece.value for piece in part.pieces), *(made.value for made in part.made)])
-    stores = [*found.values(), *(store for value in values for store in written.get(value, ()))]
-    return tuple(sorted(stores, key=lambda each: -each.beside.bytes))
+    found = dict[tuple[int, int], Store]()
+    slots = part.region.body.slots
+    boxes = [(piece.value, shape.sizes) for piece, shape in zip(part.pieces, shapes, strict=True)]
+    for value, sizes in (*boxes, *((made.value, slots[made.slot].local_shape) for made in part.made)):
+        source = [read[value]] if value in read else []
+        stores = [Store(each.where, each.beside(sizes)) for each in source]
+        for number, store in enumerate([*stores, *(each(sizes) for each in written.get(value, ()))]):
+            known = found.get((value, number))
+            if known is None or store.beside.bytes > known.beside.bytes:
+                found[value, number] = store
+    return tuple(sorted(found.values(), key=lambda each: -each.beside.bytes))
 
 
 def _rows_of(stores: Sequence[Store]) -> Iterable[Row]:

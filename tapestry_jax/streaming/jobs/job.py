@@ -24,12 +24,12 @@ from tapestry_jax.streaming.cached.cache import Cache
 from tapestry_jax.streaming.cluster.asked import client_of, place_of_sink
 from tapestry_jax.streaming.cluster.driver import OnWorkers, Work
 from tapestry_jax.streaming.errors import StreamError
-from tapestry_jax.streaming.fits.budget import Budget, Store, budget_of
+from tapestry_jax.streaming.fits.budget import Budget, Writes, budget_of
 from tapestry_jax.streaming.jobs.asked import require_outside
 from tapestry_jax.streaming.jobs.batches import extend_kept, first_batch
 from tapestry_jax.streaming.jobs.extended import check_extended, extended, no_rows, nothing_counted
 from tapestry_jax.streaming.jobs.from_cache import run_cached
-from tapestry_jax.streaming.jobs.outputs import Outputs
+from tapestry_jax.streaming.jobs.outputs import Outputs, store_of
 from tapestry_jax.streaming.jobs.page import run_page
 from tapestry_jax.streaming.kept.checkpoint import WORKERS, Checkpoint, Resumable, run_kept
 from tapestry_jax.streaming.kept.extending import Last, Reached, rows_of, why_not
@@ -165,15 +165,15 @@ class Job:
         limits = self.ahead, self.behind, self.memory
         return budget_of(self.split, self.programs, places, held, read, self._written(), *limits)
 
-    def _written(self) -> dict[int, list[Store]]:
+    def _written(self) -> dict[int, list[Writes]]:
         """Where what passes make goes, and what arrives goes first, by slot; what that takes beside the buffers."""
         folder = None if self.checkpoint is None else self.checkpoint.folder
         found = self.outputs.stores(folder)
         for slot, source in zip(self.split.schedule.inputs, self.sources, strict=True):
             if folder is not None and isinstance(source, Arriving):
                 place = create(folder / file_for("rows", source.dtype))
-                own = place.beside(source.shape, default_chunks(source.shape, source.dtype), source.dtype)
-                found.setdefault(slot, []).append(Store(source.where, own))
+                made = source.shape, default_chunks(source.shape, source.dtype), source.dtype
+                found.setdefault(slot, []).append(partial(store_of, place, *made))
         return found
 
     def run(self) -> Any:

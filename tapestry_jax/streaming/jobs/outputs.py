@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 from combinators.frozen import dataclass
 from tapestry_jax.storage.creating import create
 from tapestry_jax.storage.protocols import Creates, Sink, Stored
-from tapestry_jax.streaming.fits.budget import Store
+from tapestry_jax.streaming.fits.budget import Store, Writes
 from tapestry_jax.streaming.kept.origins import place_of
 from tapestry_jax.streaming.moving.held import Held
 from tapestry_jax.streaming.moving.sinks import chunks_made, closed_on_errors, true_cells
@@ -57,21 +58,21 @@ class Outputs:
         names = [name for name, _ in self.split.schedule.graph.outputs]
         return {names[n]: str(each.where) for n, each in self.sinks.items()}
 
-    def stores(self, folder: Path | None) -> dict[int, list[Store]]:
-        """Where what passes make goes, by slot, and what writing it takes beside the buffers.
+    def stores(self, folder: Path | None) -> dict[int, list[Writes]]:
+        """Where what passes make goes, by slot, and what writing boxes of it takes beside the buffers.
 
         Args:
           folder: of the job, where lies what has no sink; in memory where it has none.
         """
-        found = dict[int, list[Store]]()
+        found = dict[int, list[Writes]]()
         given: list[tuple[int, Creates]] = [(self.split.outputs[number], each) for number, each in self.sinks.items()]
         given += [*self.also.items()]
         if folder is not None:
             given += [(slot, create(place_of(self.split, slot, folder))) for slot in self.held]
         for slot, each in given:
             kind = self.split.schedule.slots[slot].type
-            own = each.beside(kind.shape, chunks_made(self.split, slot), np.dtype(kind.dtype))
-            found.setdefault(slot, []).append(Store(str(each.where), own))
+            made = kind.shape, chunks_made(self.split, slot), np.dtype(kind.dtype)
+            found.setdefault(slot, []).append(partial(store_of, each, *made))
         return found
 
     def opened(self, slots: Iterable[int], folder: Path | None = None, again: bool = False) -> dict[int, list[Sink]]:
@@ -119,6 +120,13 @@ class Outputs:
             else:
                 leaves.append(whole(stored[slot][0]))
         return leaves
+
+
+def store_of(
+    each: Creates, shape: Sequence[int], chunks: Sequence[int], dtype: np.dtype[Any], sizes: tuple[int, ...]
+) -> Store:
+    """What is written to, and what writing boxes of such sizes takes beside the buffers."""
+    return Store(str(each.where), each.beside(shape, chunks, dtype, sizes))
 
 
 def whole(source: Stored) -> Any:

@@ -1,7 +1,7 @@
 """What the allocator keeps of what was freed, given back to the system where it would break a limit.
 
-Each thread of a process takes blocks from a place of its own, and what is freed stays there for its next one: of results
-that one thread makes and another lets go, a few of each are kept, in as many places as there are threads.
+Each thread of a process takes blocks from a place of its own, and what is freed stays there for its next one: of
+results that one thread makes and another lets go, a few are kept in each of as many places as there are threads.
 """
 
 from __future__ import annotations
