@@ -12,12 +12,11 @@ import numpy as np
 from combinators.arguments import is_whole, read_flag
 from combinators.errors import FormatError, message, spelt
 from combinators.frozen import dataclass
-from tapestry_jax.storage.beside import Beside
 from tapestry_jax.storage.boxes import check_chunks, check_names, check_shape
 from tapestry_jax.storage.dtypes import ALL, read_dtype
 from tapestry_jax.storage.formats import FORMATS, Format, Making, find_format
 from tapestry_jax.storage.places import read_place
-from tapestry_jax.storage.protocols import Names, Sink
+from tapestry_jax.storage.protocols import Beside, Names, Sink
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ import numpy as np
 
 from combinators.errors import FormatError, message, spelt
 from combinators.frozen import dataclass
-from tapestry_jax.storage.beside import Beside
 from tapestry_jax.storage.boxes import count
 from tapestry_jax.storage.chunked.fetched import open_fetched
 from tapestry_jax.storage.chunked.gate import of_chunks
@@ -25,7 +24,7 @@ from tapestry_jax.storage.files.objects import Objects
 from tapestry_jax.storage.files.ranges import LocalFile, Ranges
 from tapestry_jax.storage.files.safetensors import again_safetensors, make_safetensors, open_safetensors
 from tapestry_jax.storage.places import OBJECTS, POSTGRES, Place, read_inner
-from tapestry_jax.storage.protocols import Names, Sink, Stored
+from tapestry_jax.storage.protocols import Beside, Names, Sink, Stored
 from tapestry_jax.storage.tables.arrow import open_arrow
 from tapestry_jax.storage.tables.duck import open_duck
 from tapestry_jax.storage.tables.parquet import open_parquet

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from combinators.errors import FormatError, first_line, message
-from tapestry_jax.storage.beside import NOTHING, Beside
 from tapestry_jax.storage.boxes import check_cells, check_given, check_names, one_piece, slices
 from tapestry_jax.storage.dtypes import ALL, as_bytes, read_dtype
-from tapestry_jax.storage.protocols import Array, Box, Names, Shown
+from tapestry_jax.storage.protocols import NOTHING, Array, Beside, Box, Names, Shown
 
 
 class InMemory(Shown):

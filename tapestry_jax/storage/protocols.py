@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from combinators.errors import message
-from tapestry_jax.storage.beside import Beside
+from combinators.frozen import dataclass
 
 Box = tuple[tuple[int, int], ...]
 """Start and stop along every axis of a tensor, within its shape; `()` is the one cell of a scalar."""
@@ -20,6 +20,25 @@ Names = tuple[str | None, ...]
 
 Array = np.ndarray[Any, np.dtype[Any]]
 """A NumPy array of any shape and dtype."""
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Memory that reading or writing takes at most beside the arrays of the caller.
+
+    Attributes:
+      bytes: in all, for whatever is under way at once and kept for the next box; 0 for what goes straight into arrays.
+      what: takes them, for people, such as `"pages of 1.0 MiB"`.
+      less: what would need less, as a sentence for people.
+    """
+
+    bytes: int = 0
+    what: str = ""
+    less: str = ""
+
+
+NOTHING = Beside()
+"""Of what is read straight into the arrays of the caller, or written straight from them."""
 
 
 @runtime_checkable

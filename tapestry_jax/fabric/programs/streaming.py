@@ -15,8 +15,7 @@ from tapestry_jax.fabric.streams.sinks import FabricCreation, FabricSink
 from tapestry_jax.fabric.streams.sources import FabricSource
 from tapestry_jax.fabric.tensors.records import Version
 from tapestry_jax.plan import Plan
-from tapestry_jax.storage.beside import Beside
-from tapestry_jax.storage.protocols import Names
+from tapestry_jax.storage.protocols import Beside, Names
 from tapestry_jax.streaming.jobs.stream import stream
 
 

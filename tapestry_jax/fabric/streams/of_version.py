@@ -10,9 +10,8 @@ import numpy as np
 
 from tapestry_jax.fabric.opened import Opened
 from tapestry_jax.fabric.tensors.records import Version
-from tapestry_jax.storage.beside import Beside
 from tapestry_jax.storage.files.threads import THREADS, Threads
-from tapestry_jax.storage.protocols import Shown
+from tapestry_jax.storage.protocols import Beside, Shown
 
 
 class OfVersion(Shown):

@@ -21,9 +21,8 @@ from tapestry_jax.fabric.streams.of_version import OfVersion, of_blocks
 from tapestry_jax.fabric.streams.sources import FabricSource
 from tapestry_jax.fabric.tensors.boxes import Piece, pieces, shape_of, slices
 from tapestry_jax.fabric.tensors.records import Block, Kind, Layout, Version
-from tapestry_jax.storage.beside import Beside
 from tapestry_jax.storage.boxes import check_cells
-from tapestry_jax.storage.protocols import Array, Box, Names
+from tapestry_jax.storage.protocols import Array, Beside, Box, Names
 from tapestry_jax.storage.unfinished.filled import Filled, read_filled
 
 

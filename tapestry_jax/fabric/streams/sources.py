@@ -8,9 +8,8 @@ from tapestry_jax.fabric.catalogue import writes
 from tapestry_jax.fabric.moving.reading import read_version
 from tapestry_jax.fabric.opened import Opened
 from tapestry_jax.fabric.streams.of_version import OfVersion, of_blocks
-from tapestry_jax.storage.beside import Beside
 from tapestry_jax.storage.boxes import check_cells
-from tapestry_jax.storage.protocols import Array, Box
+from tapestry_jax.storage.protocols import Array, Beside, Box
 
 
 class FabricSource(OfVersion):

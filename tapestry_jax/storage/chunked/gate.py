@@ -15,8 +15,7 @@ from threading import Lock
 from typing import Any
 
 from combinators.errors import FormatError
-from tapestry_jax.storage.beside import Beside
-from tapestry_jax.storage.protocols import Box
+from tapestry_jax.storage.protocols import Beside, Box
 
 UNDER_WAY = 4 << 20
 """Bytes of chunks that are under way at once for each tensor; one chunk is in any case."""

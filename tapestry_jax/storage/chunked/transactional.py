@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from combinators.errors import FormatError, first_line, message
-from tapestry_jax.storage.beside import Beside
 from tapestry_jax.storage.boxes import check_cells, check_names, check_shape, count, slices, told
 from tapestry_jax.storage.chunked.gate import of_chunks, pieces
 from tapestry_jax.storage.chunked.metadata import default_chunks
@@ -24,7 +23,7 @@ from tapestry_jax.storage.dtypes import PLAIN, check_flags, read_dtype
 from tapestry_jax.storage.errors import StorageError, missing_package
 from tapestry_jax.storage.files.threads import Threads
 from tapestry_jax.storage.places import Place
-from tapestry_jax.storage.protocols import Array, Box, Names, Shown
+from tapestry_jax.storage.protocols import Array, Beside, Box, Names, Shown
 from tapestry_jax.storage.several import choose, named
 from tapestry_jax.storage.unfinished.filled import Filled
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from combinators.errors import FormatError, message
-from tapestry_jax.storage.beside import Beside
 from tapestry_jax.storage.boxes import check_cells, check_chunks, check_names, check_shape, count, slices, told
 from tapestry_jax.storage.chunked.futures import WAIT, context, tensorstore, translated
 from tapestry_jax.storage.chunked.gate import Gate, of_chunks, pieces
@@ -30,7 +29,7 @@ from tapestry_jax.storage.errors import StorageError, WrittenError, check_proces
 from tapestry_jax.storage.files.folders import check_file, files_below, of_folder
 from tapestry_jax.storage.files.threads import Threads
 from tapestry_jax.storage.places import Place
-from tapestry_jax.storage.protocols import Array, Box, Names, Shown
+from tapestry_jax.storage.protocols import Array, Beside, Box, Names, Shown
 from tapestry_jax.storage.unfinished import partial
 from tapestry_jax.storage.unfinished.filled import filled_again, keep_filled
 from tapestry_jax.storage.unfinished.partial import Draft

@@ -10,8 +10,8 @@ import urllib.request
 from typing import Any
 
 from combinators.errors import FormatError, first_line, message
-from tapestry_jax.storage.beside import NOTHING, Beside
 from tapestry_jax.storage.errors import StorageError
+from tapestry_jax.storage.protocols import NOTHING, Beside
 
 _SECONDS = 30.0
 _PAUSES = (0.1, 0.5, None)

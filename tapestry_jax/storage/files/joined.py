@@ -13,10 +13,9 @@ from typing import Any, cast
 import numpy as np
 
 from combinators.errors import FormatError, message, spelt
-from tapestry_jax.storage.beside import Beside
 from tapestry_jax.storage.boxes import check_cells
 from tapestry_jax.storage.files.threads import Threads
-from tapestry_jax.storage.protocols import Array, Box, Shown, Stored
+from tapestry_jax.storage.protocols import Array, Beside, Box, Shown, Stored
 
 _AT_ONCE = 2
 """Boxes."""

@@ -15,14 +15,13 @@ import numpy as np
 
 from combinators.errors import FormatError, message
 from combinators.frozen import dataclass
-from tapestry_jax.storage.beside import NOTHING, Beside
 from tapestry_jax.storage.boxes import check_cells, count, one_piece, shape_of, slices
 from tapestry_jax.storage.dtypes import as_bytes, check_flags
 from tapestry_jax.storage.errors import of_system
 from tapestry_jax.storage.files.ranges import LocalFile, Ranges
 from tapestry_jax.storage.files.strided import Layout, between, parts, read_box, touched
 from tapestry_jax.storage.files.threads import THREADS, Threads
-from tapestry_jax.storage.protocols import Array, Box, Names, Shown
+from tapestry_jax.storage.protocols import NOTHING, Array, Beside, Box, Names, Shown
 from tapestry_jax.storage.unfinished import partial
 from tapestry_jax.storage.unfinished.filled import Filled, filled_again, keep_filled
 from tapestry_jax.storage.unfinished.partial import Draft

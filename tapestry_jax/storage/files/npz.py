@@ -9,13 +9,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from combinators.errors import FormatError, first_line, message
-from tapestry_jax.storage.beside import Beside
 from tapestry_jax.storage.dtypes import PLAIN, as_bytes, read_dtype
 from tapestry_jax.storage.files.npy import open_npy
 from tapestry_jax.storage.files.npy_header import written
 from tapestry_jax.storage.files.pieces import pieces
 from tapestry_jax.storage.files.ranges import AsFile, Ranges
-from tapestry_jax.storage.protocols import Names, Stored
+from tapestry_jax.storage.protocols import Beside, Names, Stored
 from tapestry_jax.storage.several import choose, named
 
 _LOCAL_HEADER = struct.Struct("<4s22xHH")

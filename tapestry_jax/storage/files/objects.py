@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from combinators.errors import first_line, message
-from tapestry_jax.storage.beside import Beside
 from tapestry_jax.storage.errors import StorageError, WrittenError, missing_package
 from tapestry_jax.storage.files.ranges import cut_short
 from tapestry_jax.storage.files.threads import THREADS
 from tapestry_jax.storage.places import Place
+from tapestry_jax.storage.protocols import Beside
 
 _PIECE = 4 << 20
 """Bytes that are fetched at once: more take memory, and fewer more questions."""

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from combinators.errors import FormatError, message
-from tapestry_jax.storage.beside import NOTHING, Beside
 from tapestry_jax.storage.errors import StorageError, WrittenError, of_system
+from tapestry_jax.storage.protocols import NOTHING, Beside
 
 _MOST_AT_ONCE = 2**30
 """Linux reads at most 2 GiB less a page in one call."""

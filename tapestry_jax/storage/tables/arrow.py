@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from combinators.errors import FormatError, first_line, message
-from tapestry_jax.storage.beside import Beside
 from tapestry_jax.storage.boxes import count
+from tapestry_jax.storage.dtypes import as_bytes
 from tapestry_jax.storage.files.ranges import AsFile, Ranges
 from tapestry_jax.storage.files.strided import Layout, between, read_box
-from tapestry_jax.storage.protocols import Array, Box, Names, Stored
+from tapestry_jax.storage.protocols import Array, Beside, Box, Names, Stored
 from tapestry_jax.storage.several import choose, named
 from tapestry_jax.storage.tables.arrow_arrays import batches, cell_of, pyarrow, to_array
 from tapestry_jax.storage.tables.arrow_laid import Batch, batches_of
@@ -105,7 +105,7 @@ class _Batches:
         for begin in range(start, stop, column.rows_at_once):
             low, high = (begin - first) * cells, (min(stop, begin + column.rows_at_once) - first) * cells
             raw = np.empty(-(-high // 8) - low // 8, np.uint8)
-            self._source.read(offset + low // 8, memoryview(raw))
+            self._source.read(offset + low // 8, as_bytes(raw))
             found = np.unpackbits(raw, bitorder="little")[low % 8 :][: high - low]
             yield begin, found.view(np.bool_).reshape(-1, *column.cell)
 

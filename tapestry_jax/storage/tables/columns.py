@@ -9,11 +9,10 @@ from typing import Any, Protocol
 
 from combinators.errors import FormatError, message
 from combinators.frozen import dataclass
-from tapestry_jax.storage.beside import Beside
 from tapestry_jax.storage.boxes import check_cells, check_names, check_shape, count, slices
 from tapestry_jax.storage.dtypes import PLAIN, read_dtype
 from tapestry_jax.storage.files.threads import Threads
-from tapestry_jax.storage.protocols import Array, Box, Names, Shown
+from tapestry_jax.storage.protocols import Array, Beside, Box, Names, Shown
 
 PIECE = 1 << 18
 """Bytes of rows that are decoded at once, about."""

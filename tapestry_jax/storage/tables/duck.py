@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from combinators.errors import FormatError, first_line, message
-from tapestry_jax.storage.beside import Beside
 from tapestry_jax.storage.errors import StorageError, WrittenError, missing_package
 from tapestry_jax.storage.files.ranges import of_file
-from tapestry_jax.storage.protocols import Array, Box, Names, Stored
+from tapestry_jax.storage.protocols import Array, Beside, Box, Names, Stored
 from tapestry_jax.storage.several import choose, named
 from tapestry_jax.storage.tables.columns import (
     Column,

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from combinators.errors import FormatError, first_line, message
-from tapestry_jax.storage.beside import Beside
 from tapestry_jax.storage.files.ranges import AsFile, LocalFile, Ranges
-from tapestry_jax.storage.protocols import Array, Box, Names, Stored
+from tapestry_jax.storage.protocols import Array, Beside, Box, Names, Stored
 from tapestry_jax.storage.several import choose, named
 from tapestry_jax.storage.tables.arrow_arrays import batches, cell_of, pyarrow, to_array
 from tapestry_jax.storage.tables.columns import PIECE, Column, ColumnStored, put

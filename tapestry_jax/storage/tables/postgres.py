@@ -15,11 +15,10 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from combinators.errors import FormatError, message, spelt
-from tapestry_jax.storage.beside import Beside
 from tapestry_jax.storage.boxes import count
 from tapestry_jax.storage.errors import StorageError, missing_package
 from tapestry_jax.storage.places import Place
-from tapestry_jax.storage.protocols import Array, Box, Names, Stored
+from tapestry_jax.storage.protocols import Array, Beside, Box, Names, Stored
 from tapestry_jax.storage.several import choose, named
 from tapestry_jax.storage.tables.arrow_arrays import cell_of, to_array
 from tapestry_jax.storage.tables.columns import Column, ColumnStored, no_numbers, put, row_starts

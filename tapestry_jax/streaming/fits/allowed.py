@@ -7,7 +7,7 @@ from pathlib import Path
 
 from combinators.errors import PlanError, message
 from combinators.frozen import dataclass
-from tapestry_jax.storage.beside import shown
+from tapestry_jax.streaming.fits.budget import shown
 
 _NO_LIMIT = 1 << 60
 """Version 1 says so by a number of pages that no machine has."""

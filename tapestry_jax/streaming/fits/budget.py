@@ -10,8 +10,7 @@ from combinators.arguments import is_whole
 from combinators.errors import PlanError, message, spelt
 from combinators.frozen import dataclass
 from tapestry_jax.planning.scheduling.schedule import Slot
-from tapestry_jax.storage.beside import Beside, shown
-from tapestry_jax.storage.protocols import Stored
+from tapestry_jax.storage.protocols import Beside, Stored
 from tapestry_jax.streaming.moving.buffers import Shape, frames_within
 from tapestry_jax.streaming.moving.feeding import shapes_of
 from tapestry_jax.streaming.moving.spilling import ends, most_at_once
@@ -233,6 +232,16 @@ def _of_pass(
 
 def _bytes(slots: Iterable[Slot], devices: int) -> int:
     return sum(slot.local_bytes for slot in slots) * devices
+
+
+def shown(count: int) -> str:
+    """Bytes for people: `64.0 MiB`."""
+    size, units = float(count), ("B", "KiB", "MiB", "GiB")
+    for unit in units:
+        if size < 1024 or unit == units[-1]:
+            return f"{count} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{count} B"
 
 
 def read_memory(memory: Any, name: str = "memory", of: str = "tp.stream") -> int | None:

@@ -8,9 +8,8 @@ from typing import Any, Protocol, TypeVar
 from combinators.errors import PlanError, message
 from combinators.graphs.graph import Graph
 from tapestry_jax.planning.entries.items import Chunks, chunks
-from tapestry_jax.storage.beside import shown
 from tapestry_jax.storage.protocols import Stored
-from tapestry_jax.streaming.fits.budget import SPILLED, Budget
+from tapestry_jax.streaming.fits.budget import SPILLED, Budget, shown
 
 MOST = 128 << 20
 """Bytes that a turn reads at most where the size is left to the memory: larger turns are no faster."""

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from tapestry_jax.report.page.html import closed_page
-from tapestry_jax.storage.beside import shown
-from tapestry_jax.streaming.fits.budget import Budget
+from tapestry_jax.streaming.fits.budget import Budget, shown
 from tapestry_jax.streaming.measured.metrics import Metrics, Stage
 
 STYLE = """

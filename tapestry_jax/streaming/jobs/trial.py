@@ -6,8 +6,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from combinators.frozen import dataclass
-from tapestry_jax.storage.beside import NOTHING, Beside
-from tapestry_jax.storage.protocols import Array, Box, Names
+from tapestry_jax.storage.protocols import NOTHING, Array, Beside, Box, Names
 from tapestry_jax.streaming.jobs.job import Job
 from tapestry_jax.streaming.measured.metrics import Meter
 from tapestry_jax.streaming.moving.feeding import shapes_of

@@ -9,7 +9,7 @@ from typing import Any
 from combinators.errors import PlanError, message, spelt
 from combinators.frozen import dataclass
 from tapestry_jax.plan import Plan
-from tapestry_jax.storage.beside import shown
+from tapestry_jax.streaming.fits.budget import shown
 from tapestry_jax.streaming.fits.fitting import MOST, measured_along, turns_of_chunks, with_size
 from tapestry_jax.streaming.jobs.asked import read_plan
 from tapestry_jax.streaming.jobs.job import Job

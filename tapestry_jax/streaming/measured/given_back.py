@@ -13,13 +13,14 @@ from typing import Any
 
 def give_back() -> None:
     """Give back whole pages that nobody uses; nothing where the allocator knows no such thing."""
-    trim = _trim()
+    trim = trimming()
     if trim is not None:
         trim(0)
 
 
 @cache
-def _trim() -> Any:
+def trimming() -> Any:
+    """What gives pages back; None where the allocator knows no such thing."""
     try:
         # Of glibc: others give back by themselves.
         return ctypes.CDLL(None).malloc_trim

@@ -219,8 +219,9 @@ class _Memory:
             self.most = 0
 
     def look(self, now: float, always: bool = False) -> None:
-        """Look, unless that was done a moment ago."""
-        if self._first is None or not (always or now - self._looked >= _MOMENT):
+        """Look, unless that was done a moment ago and nothing is held against it."""
+        is_due = always or self._room is not None or now - self._looked >= _MOMENT
+        if self._first is None or not is_due:
             return
         self._looked = now
         above = (resident() or 0) - self._first

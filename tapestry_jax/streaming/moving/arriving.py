@@ -11,11 +11,10 @@ import numpy as np
 
 from combinators.errors import first_line, message
 from combinators.index_space.tensor_type import TensorType
-from tapestry_jax.storage.beside import NOTHING, Beside
 from tapestry_jax.storage.boxes import check_cells, check_given
 from tapestry_jax.storage.creating import create
 from tapestry_jax.storage.opening import open as open_stored
-from tapestry_jax.storage.protocols import Array, Box, Sink, Stored
+from tapestry_jax.storage.protocols import NOTHING, Array, Beside, Box, Sink, Stored
 from tapestry_jax.streaming.errors import StreamError
 from tapestry_jax.streaming.moving.making import Making
 

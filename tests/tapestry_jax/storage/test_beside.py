@@ -15,9 +15,10 @@ import pytest
 import tapestry_jax as tp
 from tapestry_jax import fabric, storage, streaming
 from tapestry_jax.storage import Beside, joined, numbers, save, stored
-from tapestry_jax.storage.beside import NOTHING, shown
 from tapestry_jax.storage.files.ranges import LocalFile
 from tapestry_jax.storage.formats import FORMATS
+from tapestry_jax.storage.protocols import NOTHING
+from tapestry_jax.streaming.fits.budget import shown
 from tests.forked import run
 
 X = np.random.default_rng(0).normal(size=200_000)
