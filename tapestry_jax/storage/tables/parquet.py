@@ -21,7 +21,7 @@ _MOST_BYTES = 2**26
 """Of a header that Thrift is allowed to make room for."""
 _BUFFER = 2**16
 """Bytes that are read at once, but for pages that are larger."""
-_KEPT = 8 * 2**20
+_KEPT = 10 * 2**20
 """Measured: bytes that the allocator of pyarrow keeps, whatever is given back to it."""
 _PIECES = 6
 """Measured: so many times the bytes of what is decoded at once are there: levels, builders, arrays."""
