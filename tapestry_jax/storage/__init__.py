@@ -17,7 +17,9 @@ from tapestry_jax.storage.files.joined import numbers as numbers
 from tapestry_jax.storage.in_memory import stored as stored
 from tapestry_jax.storage.opening import open as open
 from tapestry_jax.storage.opening import query as query
+from tapestry_jax.storage.protocols import Beside as Beside
 from tapestry_jax.storage.protocols import Box as Box
+from tapestry_jax.storage.protocols import Creates as Creates
 from tapestry_jax.storage.protocols import Names as Names
 from tapestry_jax.storage.protocols import Sink as Sink
 from tapestry_jax.storage.protocols import Stored as Stored

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from os import PathLike
 from pathlib import Path
@@ -17,7 +16,7 @@ from tapestry_jax.storage.boxes import check_chunks, check_names, check_shape
 from tapestry_jax.storage.dtypes import ALL, read_dtype
 from tapestry_jax.storage.formats import FORMATS, Format, Making, find_format
 from tapestry_jax.storage.places import read_place
-from tapestry_jax.storage.protocols import Names, Sink
+from tapestry_jax.storage.protocols import Beside, Names, Sink
 
 
 @dataclass(frozen=True)
@@ -73,14 +72,15 @@ class Creation:
     @property
     def has_chunks(self) -> bool:
         """Whether the format stores pieces whose sizes may be chosen."""
-        return self.format.beside is not None
+        return self.format.has_chunks
 
-    def beside(self, shape: Sequence[int], chunks: Sequence[int], dtype: np.dtype[Any]) -> int:
-        """Bytes that writing takes at most beside the arrays of the caller, in such chunks where none were said."""
-        if self.format.beside is None:
-            return 0
-        sizes = math.prod(chunks if self.chunks is None else self.chunks), math.prod(shape)
-        return self.format.beside(*(size * dtype.itemsize for size in sizes))
+    def beside(
+        self, shape: Sequence[int], chunks: Sequence[int], dtype: np.dtype[Any], sizes: tuple[int, ...]
+    ) -> Beside:
+        """As `Creates.beside`: what writing takes, in such chunks where none were said."""
+        assert self.format.beside is not None, "whatever is made says it"
+        chosen = tuple(chunks) if self.chunks is None else self.chunks
+        return self.format.beside(tuple(shape), chosen, dtype, sizes)
 
     def _making(self, shape: Any, dtype: Any, names: Any, chunks: Any) -> Making:
         kind = read_dtype(dtype, ALL, f"`{self.where}`")

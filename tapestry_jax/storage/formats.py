@@ -7,25 +7,30 @@ from functools import partial as given
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
+
 from combinators.errors import FormatError, message, spelt
 from combinators.frozen import dataclass
+from tapestry_jax.storage.boxes import count
 from tapestry_jax.storage.chunked.fetched import open_fetched
-from tapestry_jax.storage.chunked.gate import beside
+from tapestry_jax.storage.chunked.gate import of_chunks
 from tapestry_jax.storage.chunked.transactional import make_icechunk, open_icechunk
 from tapestry_jax.storage.chunked.zarr import again_zarr, make_zarr, open_zarr
 from tapestry_jax.storage.files.address import Address
+from tapestry_jax.storage.files.laid_out import written_apart
 from tapestry_jax.storage.files.npy import again_npy, make_npy, open_npy
 from tapestry_jax.storage.files.npz import open_npz
 from tapestry_jax.storage.files.objects import Objects
 from tapestry_jax.storage.files.ranges import LocalFile, Ranges
 from tapestry_jax.storage.files.safetensors import again_safetensors, make_safetensors, open_safetensors
 from tapestry_jax.storage.places import OBJECTS, POSTGRES, Place, read_inner
-from tapestry_jax.storage.protocols import Names, Sink, Stored
+from tapestry_jax.storage.protocols import Beside, Names, Sink, Stored
 from tapestry_jax.storage.tables.arrow import open_arrow
 from tapestry_jax.storage.tables.duck import open_duck
 from tapestry_jax.storage.tables.parquet import open_parquet
 from tapestry_jax.storage.tables.postgres import open_postgres
 
+Sizes = tuple[int, ...]
 Open = Callable[[Place, str | None, Names | None], Stored]
 """From a place, a tensor in it and names that were given."""
 
@@ -60,14 +65,17 @@ class Format:
       open: to read.
       make: from what a tensor is made of; None where none are made.
       again: goes on with what was made; None where what is interrupted leaves nothing.
-      beside: bytes that writing takes beside the arrays, for those of a chunk and of all; None for none.
+      beside: what writing takes beside the arrays, from the shape, the sizes of chunks, the dtype and the sizes of a
+        box; of all that are made.
+      has_chunks: whether pieces are stored whose sizes may be chosen.
     """
 
     suffixes: tuple[str, ...]
     open: Open
     make: Callable[[Making], Sink] | None = None
     again: Callable[[Making], Sink] | None = None
-    beside: Callable[[int, int], int] | None = None
+    beside: Callable[[Sizes, Sizes, np.dtype[Any], Sizes], Beside] | None = None
+    has_chunks: bool = False
 
 
 def _open_npy(place: Place, tensor: str | None, names: Names | None) -> Stored:
@@ -135,18 +143,23 @@ def _make_icechunk(making: Making) -> Sink:
     )
 
 
+def _in_chunks(shape: Sizes, chunks: Sizes, dtype: np.dtype[Any], sizes: Sizes) -> Beside:
+    del sizes
+    return of_chunks(*(count(each) * dtype.itemsize for each in (chunks, shape)))
+
+
 FORMATS: Mapping[str, Format] = {
-    "npy": Format((".npy",), _open_npy, _make_npy, _again_npy),
+    "npy": Format((".npy",), _open_npy, _make_npy, _again_npy, written_apart),
     "npz": Format((".npz",), given(_open_bytes, open_npz)),
     "safetensors": Format(
-        (".safetensors",), given(_open_bytes, open_safetensors), _make_safetensors, _again_safetensors
+        (".safetensors",), given(_open_bytes, open_safetensors), _make_safetensors, _again_safetensors, written_apart
     ),
     "parquet": Format((".parquet",), given(_open_bytes, open_parquet)),
     "arrow": Format((".arrow", ".feather"), given(_open_bytes, open_arrow)),
     "duckdb": Format((".duckdb",), _open_duck),
-    "icechunk": Format((".icechunk",), open_icechunk, _make_icechunk, None, beside),
-    "zarr": Format((".zarr",), _open_zarr, given(_make_zarr, 3), _again_zarr, beside),
-    "zarr2": Format((), _open_zarr, given(_make_zarr, 2), _again_zarr, beside),
+    "icechunk": Format((".icechunk",), open_icechunk, _make_icechunk, None, _in_chunks, has_chunks=True),
+    "zarr": Format((".zarr",), _open_zarr, given(_make_zarr, 3), _again_zarr, _in_chunks, has_chunks=True),
+    "zarr2": Format((), _open_zarr, given(_make_zarr, 2), _again_zarr, _in_chunks, has_chunks=True),
 }
 """By name. What is called `zarr` opens both versions and makes version 3."""
 _DATABASE = Format((), open_postgres)

@@ -11,7 +11,7 @@ import numpy as np
 from combinators.errors import FormatError, first_line, message
 from tapestry_jax.storage.boxes import check_cells, check_given, check_names, one_piece, slices
 from tapestry_jax.storage.dtypes import ALL, as_bytes, read_dtype
-from tapestry_jax.storage.protocols import Array, Box, Names, Shown
+from tapestry_jax.storage.protocols import NOTHING, Array, Beside, Box, Names, Shown
 
 
 class InMemory(Shown):
@@ -29,6 +29,11 @@ class InMemory(Shown):
         done: Future[None] = Future()
         done.set_result(None)
         return done
+
+    def beside(self, sizes: tuple[int, ...]) -> Beside:
+        """Boxes are copied; the array itself is the caller's."""
+        del sizes
+        return NOTHING
 
     def fingerprint(self) -> str:
         """A checksum (SHA-256) of the numbers, the shape and the dtype: it sees every change, and reads all."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from combinators.errors import message
+from combinators.frozen import dataclass
 
 Box = tuple[tuple[int, int], ...]
 """Start and stop along every axis of a tensor, within its shape; `()` is the one cell of a scalar."""
@@ -18,6 +20,25 @@ Names = tuple[str | None, ...]
 
 Array = np.ndarray[Any, np.dtype[Any]]
 """A NumPy array of any shape and dtype."""
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Memory that reading or writing takes at most beside the arrays of the caller.
+
+    Attributes:
+      bytes: in all, for whatever is under way at once and kept for the next box; 0 for what goes straight into arrays.
+      what: takes them, for people, such as `"pages of 1.0 MiB"`.
+      less: what would need less, as a sentence for people.
+    """
+
+    bytes: int = 0
+    what: str = ""
+    less: str = ""
+
+
+NOTHING = Beside()
+"""Of what is read straight into the arrays of the caller, or written straight from them."""
 
 
 @runtime_checkable
@@ -64,6 +85,17 @@ class Stored(Protocol):
 
         Raises:
           FormatError: at once, when the box does not lie within the shape or `into` does not fit it.
+        """
+        ...
+
+    def beside(self, sizes: tuple[int, ...]) -> Beside:
+        """What reading boxes of such sizes takes at most beside the arrays that they are read into: a plan counts it.
+
+        Args:
+          sizes: of a box, along every axis; boxes at borders may be smaller.
+
+        Returns:
+          Of all boxes that are under way at once, and of what is kept from one to the next.
         """
         ...
 
@@ -127,6 +159,41 @@ class Sink(Protocol):
 
     def close(self) -> None:
         """Wait for what is under way and let files go, unfinished; `Creation.again` goes on from there."""
+        ...
+
+
+class Creates(Protocol):
+    """What makes a `Sink` once the shape of a tensor is known: `tp.create` gives one."""
+
+    @property
+    def where(self) -> str:
+        """The place, for people."""
+        ...
+
+    @property
+    def has_chunks(self) -> bool:
+        """Whether it stores pieces whose sizes may be chosen."""
+        ...
+
+    def make(self, shape: Any, dtype: Any, names: Names | None = None, chunks: Any = None) -> Sink:
+        """Begin the tensor."""
+        ...
+
+    def again(self, shape: Any, dtype: Any, names: Names | None = None, chunks: Any = None) -> Sink:
+        """Go on with what an interrupted `make` of the same arguments has left."""
+        ...
+
+    def beside(
+        self, shape: Sequence[int], chunks: Sequence[int], dtype: np.dtype[Any], sizes: tuple[int, ...]
+    ) -> Beside:
+        """What writing boxes takes at most beside the arrays that they are written from: a plan counts it.
+
+        Args:
+          shape: of the tensor.
+          chunks: the sizes that are stored in one piece, where none were said.
+          dtype: of the numbers.
+          sizes: of a box, along every axis; boxes at borders may be smaller.
+        """
         ...
 
 

@@ -15,7 +15,7 @@ from tapestry_jax.fabric.streams.sinks import FabricCreation, FabricSink
 from tapestry_jax.fabric.streams.sources import FabricSource
 from tapestry_jax.fabric.tensors.records import Version
 from tapestry_jax.plan import Plan
-from tapestry_jax.storage.protocols import Names
+from tapestry_jax.storage.protocols import Beside, Names
 from tapestry_jax.streaming.jobs.stream import stream
 
 
@@ -114,9 +114,11 @@ class _Watched:
         """As `FabricCreation.has_chunks`."""
         return self._creation.has_chunks
 
-    def beside(self, shape: Sequence[int], chunks: Sequence[int], dtype: np.dtype[Any]) -> int:
+    def beside(
+        self, shape: Sequence[int], chunks: Sequence[int], dtype: np.dtype[Any], sizes: tuple[int, ...]
+    ) -> Beside:
         """As `FabricCreation.beside`."""
-        return self._creation.beside(shape, chunks, dtype)
+        return self._creation.beside(shape, chunks, dtype, sizes)
 
     def make(self, shape: Any, dtype: Any, names: Names | None = None, chunks: Any = None) -> FabricSink:
         """As `FabricCreation.make`."""

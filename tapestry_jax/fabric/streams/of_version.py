@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
 from tapestry_jax.fabric.opened import Opened
 from tapestry_jax.fabric.tensors.records import Version
-from tapestry_jax.storage.files.threads import Threads
-from tapestry_jax.storage.protocols import Shown
+from tapestry_jax.storage.files.threads import THREADS, Threads
+from tapestry_jax.storage.protocols import Beside, Shown
 
 
 class OfVersion(Shown):
@@ -26,3 +32,9 @@ class OfVersion(Shown):
         self.number = version.number
         self.where = f"{name} in the fabric {opened.where}"
         self._threads = Threads(self.where)
+
+
+def of_blocks(shape: Sequence[int], blocks: Sequence[int], dtype: np.dtype[Any]) -> Beside:
+    """What the threads of a tensor take beside the arrays of the caller: a block each."""
+    own = THREADS * min(math.prod(blocks), math.prod(shape)) * dtype.itemsize
+    return Beside(own, "a block for each thread")

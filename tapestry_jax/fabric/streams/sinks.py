@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
@@ -18,13 +17,12 @@ from tapestry_jax.fabric.drafts import check_free, discard, kind_of, sync, told
 from tapestry_jax.fabric.errors import FabricError
 from tapestry_jax.fabric.opened import Opened
 from tapestry_jax.fabric.streams.finished import Finished
-from tapestry_jax.fabric.streams.of_version import OfVersion
+from tapestry_jax.fabric.streams.of_version import OfVersion, of_blocks
 from tapestry_jax.fabric.streams.sources import FabricSource
 from tapestry_jax.fabric.tensors.boxes import Piece, pieces, shape_of, slices
 from tapestry_jax.fabric.tensors.records import Block, Kind, Layout, Version
 from tapestry_jax.storage.boxes import check_cells
-from tapestry_jax.storage.files.threads import THREADS
-from tapestry_jax.storage.protocols import Array, Box, Names
+from tapestry_jax.storage.protocols import Array, Beside, Box, Names
 from tapestry_jax.storage.unfinished.filled import Filled, read_filled
 
 
@@ -59,9 +57,12 @@ class FabricCreation:
         """Whether it has blocks whose sizes may be chosen: on devices a tensor is one."""
         return not self.opened.blocks.keeps_whole
 
-    def beside(self, shape: Sequence[int], chunks: Sequence[int], dtype: np.dtype[Any]) -> int:
-        """Bytes that writing takes at most beside the arrays of the caller: a block for each thread."""
-        return THREADS * min(math.prod(chunks), math.prod(shape)) * dtype.itemsize
+    def beside(
+        self, shape: Sequence[int], chunks: Sequence[int], dtype: np.dtype[Any], sizes: tuple[int, ...]
+    ) -> Beside:
+        """As `Creates.beside`: a block for each thread."""
+        del sizes
+        return of_blocks(shape, chunks, dtype)
 
     def make(self, shape: Any, dtype: Any, names: Names | None = None, chunks: Any = None) -> FabricSink:
         """Begin the tensor; what an earlier attempt has left under its name goes.

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from concurrent.futures import Future
 
 from tapestry_jax.fabric.catalogue import writes
 from tapestry_jax.fabric.moving.reading import read_version
 from tapestry_jax.fabric.opened import Opened
-from tapestry_jax.fabric.streams.of_version import OfVersion
+from tapestry_jax.fabric.streams.of_version import OfVersion, of_blocks
 from tapestry_jax.storage.boxes import check_cells
-from tapestry_jax.storage.files.threads import THREADS
-from tapestry_jax.storage.protocols import Array, Box
+from tapestry_jax.storage.protocols import Array, Beside, Box
 
 
 class FabricSource(OfVersion):
@@ -35,10 +33,10 @@ class FabricSource(OfVersion):
             writes.pin(opened.catalogue, opened.blocks.session, [version.number])
         return cls(opened, name, version)
 
-    @property
-    def beside(self) -> int:
-        """Bytes that reading takes at most beside the arrays of the caller: a block for each thread."""
-        return THREADS * min(math.prod(self.chunks), math.prod(self.shape)) * self.dtype.itemsize
+    def beside(self, sizes: tuple[int, ...]) -> Beside:
+        """As `Stored.beside`: a block for each thread, of whatever boxes."""
+        del sizes
+        return of_blocks(self.shape, self.chunks, self.dtype)
 
     def read(self, box: Box, into: Array) -> Future[None]:
         """Begin to read a box; its blocks are checked.

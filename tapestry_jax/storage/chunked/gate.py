@@ -15,7 +15,7 @@ from threading import Lock
 from typing import Any
 
 from combinators.errors import FormatError
-from tapestry_jax.storage.protocols import Box
+from tapestry_jax.storage.protocols import Beside, Box
 
 UNDER_WAY = 4 << 20
 """Bytes of chunks that are under way at once for each tensor; one chunk is in any case."""
@@ -23,9 +23,11 @@ _BESIDE = 7
 """Measured: so many times the bytes under way are taken: encoded, checked, decoded, and not yet given back."""
 
 
-def beside(chunk_bytes: int, total: int) -> int:
-    """Bytes that a tensor of `total` bytes takes at most beside the arrays that it is read into or written from."""
-    return _BESIDE * max(min(UNDER_WAY, total), chunk_bytes)
+def of_chunks(chunk_bytes: int, total: int) -> Beside:
+    """What a tensor of `total` bytes takes at most beside the arrays that it is read into or written from."""
+    least = min(UNDER_WAY, total)
+    less = "Store it in smaller chunks." if chunk_bytes > least else "Store it as .npy, which needs nothing beside."
+    return Beside(_BESIDE * max(least, chunk_bytes), "chunks that are encoded and decoded", less)
 
 
 def pieces(box: Box, chunks: Sequence[int], itemsize: int, most: int = UNDER_WAY // 2) -> Iterator[tuple[Box, int]]:

@@ -17,13 +17,13 @@ from typing import Any
 
 from combinators.errors import FormatError, first_line, message
 from tapestry_jax.storage.boxes import check_cells, check_names, check_shape, count, slices, told
-from tapestry_jax.storage.chunked.gate import beside, pieces
+from tapestry_jax.storage.chunked.gate import of_chunks, pieces
 from tapestry_jax.storage.chunked.metadata import default_chunks
 from tapestry_jax.storage.dtypes import PLAIN, check_flags, read_dtype
 from tapestry_jax.storage.errors import StorageError, missing_package
 from tapestry_jax.storage.files.threads import Threads
 from tapestry_jax.storage.places import Place
-from tapestry_jax.storage.protocols import Array, Box, Names, Shown
+from tapestry_jax.storage.protocols import Array, Beside, Box, Names, Shown
 from tapestry_jax.storage.several import choose, named
 from tapestry_jax.storage.unfinished.filled import Filled
 
@@ -43,10 +43,10 @@ class _Array(Shown):
         self.chunks = tuple(max(1, min(size, own)) for size, own in zip(array.chunks, self.shape, strict=True))
         self._threads = Threads(where, threads)
 
-    @property
-    def beside(self) -> int:
-        """Bytes that reading or writing takes at most beside the arrays of the caller."""
-        return beside(*(count(sizes) * self.dtype.itemsize for sizes in (self.chunks, self.shape)))
+    def beside(self, sizes: tuple[int, ...]) -> Beside:
+        """As `Stored.beside`: chunks that are encoded and decoded, of whatever boxes."""
+        del sizes
+        return of_chunks(*(count(each) * self.dtype.itemsize for each in (self.chunks, self.shape)))
 
     def _moved(self, box: Box, what: str, move: Callable[[Box], None], done: Callable[[], None]) -> Future[None]:
         """Move a box, some chunks at a time; `done` is called when all is moved."""

@@ -12,7 +12,7 @@ from typing import Any
 from combinators.errors import FormatError, message
 from tapestry_jax.storage.boxes import check_cells, check_chunks, check_names, check_shape, count, slices, told
 from tapestry_jax.storage.chunked.futures import WAIT, context, tensorstore, translated
-from tapestry_jax.storage.chunked.gate import Gate, beside, pieces
+from tapestry_jax.storage.chunked.gate import Gate, of_chunks, pieces
 from tapestry_jax.storage.chunked.metadata import (
     FILES,
     Metadata,
@@ -29,7 +29,7 @@ from tapestry_jax.storage.errors import StorageError, WrittenError, check_proces
 from tapestry_jax.storage.files.folders import check_file, files_below, of_folder
 from tapestry_jax.storage.files.threads import Threads
 from tapestry_jax.storage.places import Place
-from tapestry_jax.storage.protocols import Array, Box, Names, Shown
+from tapestry_jax.storage.protocols import Array, Beside, Box, Names, Shown
 from tapestry_jax.storage.unfinished import partial
 from tapestry_jax.storage.unfinished.filled import filled_again, keep_filled
 from tapestry_jax.storage.unfinished.partial import Draft
@@ -54,11 +54,11 @@ class _Opened:
         self._stored_chunks = tuple(max(1, size) for size in chunks)
         self._under_way, self._gate = set[Future[None]](), Gate()
 
-    @property
-    def beside(self) -> int:
-        """Bytes that reading or writing takes at most beside the arrays of the caller."""
-        sizes = count(self._stored_chunks), count(self.shape)
-        return beside(*(size * self.dtype.itemsize for size in sizes))
+    def beside(self, sizes: tuple[int, ...]) -> Beside:
+        """As `Stored.beside`: chunks that are encoded and decoded, of whatever boxes."""
+        del sizes
+        known = count(self._stored_chunks), count(self.shape)
+        return of_chunks(*(size * self.dtype.itemsize for size in known))
 
     def _check_chunks(self, chunks: tuple[int, ...]) -> None:
         size = count(chunks) * self.dtype.itemsize

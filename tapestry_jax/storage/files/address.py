@@ -11,6 +11,7 @@ from typing import Any
 
 from combinators.errors import FormatError, first_line, message
 from tapestry_jax.storage.errors import StorageError
+from tapestry_jax.storage.protocols import NOTHING, Beside
 
 _SECONDS = 30.0
 _PAUSES = (0.1, 0.5, None)
@@ -40,36 +41,40 @@ class Address:
         ):
             self._opener.add_handler(handler)
         self.size, self._version = 0, ""
-        self.size, self._version, _ = self._asked(0, 1)
+        self.size, self._version = self._asked(0, memoryview(bytearray(1)))
 
     def read(self, offset: int, into: memoryview) -> None:
         """As `Ranges.read`."""
         if not len(into):
             return
-        size, version, content = self._asked(offset, len(into))
+        size, version = self._asked(offset, into)
         if (size, version) != (self.size, self._version):
             details = (f"expected {self.size} bytes, {self._version}", f"got {size} bytes, {version}")
             headline = f"`{self.where}` has changed since it was opened"
             raise FormatError(message(headline, *details, remedy="Open it anew."))
-        into[:] = content
+
+    def beside(self, length: int) -> Beside:
+        """What comes is read from the socket straight into `into`."""
+        del length
+        return NOTHING
 
     def rests_on(self, begin: int, stop: int) -> None:
         """Of another version nothing is read."""
 
     def fingerprint(self) -> str:
         """Size, `ETag` and time of change, as the server says now; a server that says none tells the size alone."""
-        size, version, _ = self._asked(0, 1)
+        size, version = self._asked(0, memoryview(bytearray(1)))
         return f"{size}:{version}"
 
     def close(self) -> None:
         """Nothing is held."""
 
-    def _asked(self, offset: int, length: int) -> tuple[int, str, bytes]:
-        """The size of all, what the server calls this version, and the range."""
+    def _asked(self, offset: int, into: memoryview) -> tuple[int, str]:
+        """Fill `into` with the range from there on; the size of all, and what the server calls this version."""
         told = ""
         for pause in _PAUSES:
             try:
-                return self._once(offset, length)
+                return self._once(offset, into)
             except urllib.error.HTTPError as error:
                 if error.code == 416:
                     return self._beyond(error, offset)
@@ -83,7 +88,8 @@ class Address:
         remedy = "Look at the address, and whether the server runs."
         raise StorageError(message(f"`{self.where}` does not answer", told, remedy=remedy))
 
-    def _once(self, offset: int, length: int) -> tuple[int, str, bytes]:
+    def _once(self, offset: int, into: memoryview) -> tuple[int, str]:
+        length, got = len(into), 0
         headers = {"Range": f"bytes={offset}-{offset + length - 1}", "Accept-Encoding": "identity"}
         request = urllib.request.Request(self._address, headers=headers)
         with self._opener.open(request, timeout=_SECONDS) as answer:
@@ -92,19 +98,20 @@ class Address:
                 remedy = "Fetch the file first and open it, or serve it by a server that knows ranges."
                 details = (f"asked for bytes {offset} to {offset + length}", f"got status {answer.status}")
                 raise FormatError(message(f"`{self.where}` is not served by ranges", *details, remedy=remedy))
-            content = answer.read(length + 1)
-            if len(content) != int(said[2]) + 1 - offset or len(content) > length:
-                raise http.client.IncompleteRead(content, length - len(content))
-            return int(said[3]), _version(answer.headers), content
+            while got < length and (more := answer.readinto(into[got:])):
+                got += more
+            if got != int(said[2]) + 1 - offset or answer.read(1):
+                raise http.client.IncompleteRead(b"", length - got)
+            return int(said[3]), _version(answer.headers)
 
-    def _beyond(self, error: Any, offset: int) -> tuple[int, str, bytes]:
+    def _beyond(self, error: Any, offset: int) -> tuple[int, str]:
         said = re.fullmatch(r"bytes \*/(\d+)", error.headers.get("Content-Range", ""))
         size = int(said[1]) if said else 0
         if offset:
             headline = f"`{self.where}` is truncated"
             details = (f"expected bytes from {offset} on", f"got {size}")
             raise FormatError(message(headline, *details, remedy="It was cut off: write it again."))
-        return size, _version(error.headers), b""
+        return size, _version(error.headers)
 
 
 def _version(headers: Any) -> str:

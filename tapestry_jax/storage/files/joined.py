@@ -6,6 +6,7 @@ import hashlib
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from itertools import accumulate
 from typing import Any, cast
 
@@ -14,7 +15,10 @@ import numpy as np
 from combinators.errors import FormatError, message, spelt
 from tapestry_jax.storage.boxes import check_cells
 from tapestry_jax.storage.files.threads import Threads
-from tapestry_jax.storage.protocols import Array, Box, Shown, Stored
+from tapestry_jax.storage.protocols import Array, Beside, Box, Shown, Stored
+
+_AT_ONCE = 2
+"""Boxes."""
 
 
 class Joined(Shown):
@@ -26,12 +30,7 @@ class Joined(Shown):
         self.shape, self.dtype, self.names = (self._starts[-1], *first.shape[1:]), first.dtype, first.names
         self.chunks = tuple(max(1, min(size, own)) for size, own in zip(first.chunks, self.shape, strict=True))
         self.where = f"{len(parts)} tensors from {first.where} on"
-        self._threads = Threads(self.where, 2)
-
-    @property
-    def beside(self) -> int:
-        """Bytes that reading takes beside the arrays of the caller: two boxes read one tensor each at a time."""
-        return 2 * max(int(getattr(part, "beside", 0)) for part in self.parts)
+        self._threads = Threads(self.where, _AT_ONCE)
 
     @property
     def lengths(self) -> tuple[int, ...]:
@@ -56,6 +55,11 @@ class Joined(Shown):
             if start < end:
                 yield self.parts[number], (start - begin, end - begin), slice(start - rows[0], end - rows[0])
             start, number = max(start, end), number + 1
+
+    def beside(self, sizes: tuple[int, ...]) -> Beside:
+        """Twice that of the tensor that takes most: two boxes read one tensor each at a time."""
+        most = max((part.beside(sizes) for part in self.parts), key=lambda each: each.bytes)
+        return replace(most, bytes=_AT_ONCE * most.bytes)
 
     def fingerprint(self) -> str:
         """A checksum of what each tensor says, in order."""
@@ -90,6 +94,10 @@ class Numbers(Shown):
         done: Future[None] = Future()
         done.set_result(None)
         return done
+
+    def beside(self, sizes: tuple[int, ...]) -> Beside:
+        """For each row its index and the number found, of 64 bits."""
+        return Beside(2 * sizes[0] * np.dtype(np.int64).itemsize, "the numbers of rows")
 
     def fingerprint(self) -> str:
         """A checksum of the lengths, which say all."""

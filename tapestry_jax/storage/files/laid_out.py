@@ -19,14 +19,17 @@ from tapestry_jax.storage.boxes import check_cells, count, one_piece, shape_of, 
 from tapestry_jax.storage.dtypes import as_bytes, check_flags
 from tapestry_jax.storage.errors import of_system
 from tapestry_jax.storage.files.ranges import LocalFile, Ranges
-from tapestry_jax.storage.files.strided import Layout, read_box
-from tapestry_jax.storage.files.threads import Threads
-from tapestry_jax.storage.protocols import Array, Box, Names, Shown
+from tapestry_jax.storage.files.strided import Layout, between, parts, read_box, touched
+from tapestry_jax.storage.files.threads import THREADS, Threads
+from tapestry_jax.storage.protocols import NOTHING, Array, Beside, Box, Names, Shown
 from tapestry_jax.storage.unfinished import partial
 from tapestry_jax.storage.unfinished.filled import Filled, filled_again, keep_filled
 from tapestry_jax.storage.unfinished.partial import Draft
 
 _MOST_AT_ONCE = 2**30
+_MOST_MAPPED = 2**20
+"""Bytes of pages of the map that a box is written through at once."""
+Sizes = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,15 @@ class LaidOut(Shown):
         read_box(self._source, self._layout, box, into)
         check_flags(into, self.where)
 
+    def beside(self, sizes: tuple[int, ...]) -> Beside:
+        """As `Stored.beside`: what lies between cells that lie apart, and what the source of the bytes takes."""
+        own = self._source.beside(count(sizes) * self.dtype.itemsize)
+        apart = THREADS * between(self._layout, sizes)
+        if not apart:
+            return own
+        less = own.less or "Store it in C order and in the byte order of this machine, and take whole rows."
+        return Beside(own.bytes + apart, " and ".join(filter(None, [own.what, "cells that lie apart"])), less)
+
     def fingerprint(self) -> str:
         """Of a file: its size, times of change in nanoseconds and inode, and the header that was read.
 
@@ -102,12 +114,10 @@ class LaidOutSink(Shown):
             raise of_system(error, "write a tensor", self.where) from error
         self._let_go = weakref.finalize(self, os.close, self._file)
         self._threads = Threads(self.where)
-        self._cells = self._mapped()
+        self._map = mmap.mmap(self._file, 0) if count(self.shape) else None
+        self._cells = None if self._map is None else self._seen(self._map)
 
-    def _mapped(self) -> Array | None:
-        if not count(self.shape):
-            return None
-        mapped = mmap.mmap(self._file, 0)
+    def _seen(self, mapped: mmap.mmap) -> Array:
         return np.ndarray(self.shape, self.dtype, mapped, self._layout.offset)
 
     def write(self, box: Box, array: Array) -> Future[None]:
@@ -137,7 +147,9 @@ class LaidOutSink(Shown):
             return
         if not (array.flags.c_contiguous and _is_run(box, self.shape)):
             # The room is reserved, so that writing through the map does not end the process where the disk is full.
-            self._cells[slices(box)] = array
+            for part, begin, length in parts(self._layout, box, _MOST_MAPPED):
+                self._cells[slices(part)] = array[slices(part, box)]
+                self._forget(begin, length)
             return
         offset, data = self._layout.at(box), as_bytes(array)
         while data:
@@ -146,6 +158,12 @@ class LaidOutSink(Shown):
             except OSError as error:
                 raise of_system(error, "write a tensor", self.where) from error
             offset, data = offset + done, data[done:]
+
+    def _forget(self, begin: int, length: int) -> None:
+        """Let go of pages of the map, which would be counted for this process; the system has and writes them."""
+        if self._map is not None:
+            first = begin - begin % mmap.PAGESIZE
+            self._map.madvise(mmap.MADV_DONTNEED, first, begin + length - first)
 
     def flush(self) -> None:
         """As `Sink.flush`: what is under way is waited for, then the file and its name are synced."""
@@ -170,9 +188,20 @@ class LaidOutSink(Shown):
     def close(self) -> None:
         """As `Sink.close`."""
         if self._threads.close():
-            self._cells = None
+            self._cells = self._map = None
             self._let_go()
             self.draft.let_go()
+
+
+def written_apart(shape: Sizes, chunks: Sizes, dtype: np.dtype[Any], sizes: Sizes) -> Beside:
+    """What writing boxes of a file takes: cells that follow each other nothing, others the pages in which they lie."""
+    del chunks
+    if _is_run(tuple((0, size) for size in sizes), shape):
+        return NOTHING
+    own = THREADS * min(touched(Layout.of(0, shape, dtype), sizes), _MOST_MAPPED)
+    return Beside(
+        own, "pages of cells that lie apart", "Take the first dimension of the sink in pieces, or write Zarr."
+    )
 
 
 def make_file(

@@ -14,7 +14,7 @@ from tapestry_jax.storage.files.npy import open_npy
 from tapestry_jax.storage.files.npy_header import written
 from tapestry_jax.storage.files.pieces import pieces
 from tapestry_jax.storage.files.ranges import AsFile, Ranges
-from tapestry_jax.storage.protocols import Names, Stored
+from tapestry_jax.storage.protocols import Beside, Names, Stored
 from tapestry_jax.storage.several import choose, named
 
 _LOCAL_HEADER = struct.Struct("<4s22xHH")
@@ -77,6 +77,10 @@ class _Member:
         """As `Ranges.read`."""
         self._source.read(self._offset + offset, into)
 
+    def beside(self, length: int) -> Beside:
+        """As `Ranges.beside`."""
+        return self._source.beside(length)
+
     def rests_on(self, begin: int, stop: int) -> None:
         """As `Ranges.rests_on`."""
         self._source.rests_on(self._offset + begin, self._offset + stop)
@@ -100,6 +104,12 @@ class _Decompressed:
     def read(self, offset: int, into: memoryview) -> None:
         """As `Ranges.read`."""
         into[:] = self._content[offset : offset + len(into)]
+
+    def beside(self, length: int) -> Beside:
+        """All of it is held for as long as it is open."""
+        del length
+        what = "all of it, which was decompressed when it was opened"
+        return Beside(self.size, what, "Write it without compression: numpy.savez.")
 
     def rests_on(self, begin: int, stop: int) -> None:
         """All of the file was read."""

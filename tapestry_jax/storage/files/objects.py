@@ -7,7 +7,12 @@ from typing import Any
 from combinators.errors import first_line, message
 from tapestry_jax.storage.errors import StorageError, WrittenError, missing_package
 from tapestry_jax.storage.files.ranges import cut_short
+from tapestry_jax.storage.files.threads import THREADS
 from tapestry_jax.storage.places import Place
+from tapestry_jax.storage.protocols import Beside
+
+_PIECE = 4 << 20
+"""Bytes that are fetched at once: more take memory, and fewer more questions."""
 
 
 class Objects:
@@ -28,11 +33,18 @@ class Objects:
 
     def read(self, offset: int, into: memoryview) -> None:
         """As `Ranges.read`."""
-        stop = offset + len(into)
-        content = self._asked(self._files.cat_file, self._path, start=offset, end=stop) if len(into) else b""
-        if len(content) != len(into):
-            raise cut_short(self.where, stop, offset + len(content))
-        into[:] = content
+        # The file system gives bytes of its own, which are copied: few of them are there at once.
+        for begin in range(0, len(into), _PIECE):
+            part, start = into[begin : begin + _PIECE], offset + begin
+            content = self._asked(self._files.cat_file, self._path, start=start, end=start + len(part))
+            if len(content) != len(part):
+                raise cut_short(self.where, start + len(part), start + len(content))
+            part[:] = content
+
+    def beside(self, length: int) -> Beside:
+        """As `Ranges.beside`: for each thread what is fetched at once, and what it was put together from."""
+        own = 2 * THREADS * min(_PIECE, length)
+        return Beside(own, f"{THREADS} pieces that are fetched", "Fetch the file first, and open it.")
 
     def rests_on(self, begin: int, stop: int) -> None:
         """Objects are written whole: what was opened is there as it was, or not at all."""

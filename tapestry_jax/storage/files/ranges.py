@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from combinators.errors import FormatError, message
 from tapestry_jax.storage.errors import StorageError, WrittenError, of_system
+from tapestry_jax.storage.protocols import NOTHING, Beside
 
 _MOST_AT_ONCE = 2**30
 """Linux reads at most 2 GiB less a page in one call."""
@@ -36,6 +37,10 @@ class Ranges(Protocol):
         Raises:
           FormatError: where fewer bytes are there.
         """
+        ...
+
+    def beside(self, length: int) -> Beside:
+        """What is held, and what reading so many bytes at once takes beside `into`, of all threads together."""
         ...
 
     def rests_on(self, begin: int, stop: int) -> None:
@@ -84,6 +89,11 @@ class LocalFile:
             if not got:
                 raise cut_short(self.where, offset + len(into), offset + done)
             done += got
+
+    def beside(self, length: int) -> Beside:
+        """The system reads straight into `into`."""
+        del length
+        return NOTHING
 
     def rests_on(self, begin: int, stop: int) -> None:
         """As `Ranges.rests_on`."""

@@ -6,6 +6,7 @@ between, through a small buffer, as long as that is not much more than what is w
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -58,6 +59,34 @@ def read_box(source: Ranges, layout: Layout, box: Box, into: Array) -> None:
     if into.size:
         spanned = _spanned(layout, into.shape)
         _read(source, layout, layout.at(box), into, np.empty(min(spanned, _MOST_BETWEEN), np.uint8))
+
+
+def between(layout: Layout, sizes: tuple[int, ...]) -> int:
+    """Bytes of the small buffer that a box of such sizes is read through; 0 where it lies as it is read."""
+    spanned = _spanned(layout, sizes)
+    ours = Layout.of(0, sizes, layout.dtype).strides
+    alike = all(size == 1 or a == b for size, a, b in zip(sizes, ours, layout.strides, strict=True))
+    is_run = spanned == math.prod(sizes) * layout.dtype.itemsize
+    return 0 if is_run and alike and layout.dtype.isnative else min(spanned, _MOST_BETWEEN)
+
+
+def touched(layout: Layout, sizes: tuple[int, ...]) -> int:
+    """Bytes of whole pages in which the cells of a box lie, at most."""
+    cells = math.prod(sizes) * layout.dtype.itemsize
+    return min(_spanned(layout, sizes), cells + _PAGE * _runs(layout, sizes)) + _PAGE if cells else 0
+
+
+def parts(layout: Layout, box: Box, most: int) -> Iterator[tuple[Box, int, int]]:
+    """A box in boxes that touch few bytes of pages, each with where it begins and how far it reaches."""
+    sizes = tuple(stop - start for start, stop in box)
+    axis = max(((step, axis) for axis, step in enumerate(layout.strides) if sizes[axis] > 1), default=(0, -1))[1]
+    if touched(layout, sizes) <= most or axis < 0:
+        yield box, layout.at(box), _spanned(layout, sizes)
+        return
+    start, stop = box[axis]
+    middle = (start + stop) // 2
+    for half in ((start, middle), (middle, stop)):
+        yield from parts(layout, (*box[:axis], half, *box[axis + 1 :]), most)
 
 
 def _read(source: Ranges, layout: Layout, start: int, into: Array, buffer: Array) -> None:

@@ -58,6 +58,8 @@ def to_array(column: Any, where: str) -> Array:
     pieces = column.chunks if isinstance(column, pyarrow().ChunkedArray) else [column]
     cell, dtype, _ = cell_of(column.type, where)
     found = [_piece(piece, where).reshape(len(piece), *cell) for piece in pieces]
+    if len(found) == 1:
+        return found[0]
     return np.concatenate(found) if found else np.empty((0, *cell), dtype)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,21 +12,39 @@ import numpy as np
 from combinators.errors import FormatError, first_line, message
 from tapestry_jax.storage.errors import StorageError, WrittenError, missing_package
 from tapestry_jax.storage.files.ranges import of_file
-from tapestry_jax.storage.protocols import Array, Names, Stored
+from tapestry_jax.storage.protocols import Array, Beside, Box, Names, Stored
 from tapestry_jax.storage.several import choose, named
-from tapestry_jax.storage.tables.columns import Column, ColumnStored, has_nulls, no_numbers, row_starts
+from tapestry_jax.storage.tables.columns import (
+    Column,
+    ColumnStored,
+    has_nulls,
+    no_numbers,
+    put,
+    row_starts,
+)
 from tapestry_jax.storage.tables.sql import (
     cell_of_columns,
     columns_for,
     create_table,
     one_dtype,
     quoted,
-    rows_of,
     tables_of,
 )
 
 ROWS = 122_880
 """Of a row group of DuckDB."""
+_BASE = 16 * 2**20
+"""Bytes that a database may take for what it keeps of its file."""
+_MORE = 4 * 2**20
+"""Measured: what it takes beyond that."""
+_OF_LOG = 8
+"""So many times the bytes of its log, where there is one."""
+_COLUMNS_AT_ONCE = 8
+"""Of each two blocks of 256 KiB are held."""
+_PIECES = 3
+"""So many times the bytes of rows that come at once are there: as the database has them, and as arrays."""
+_LEAST_ROWS = 2048
+"""That are asked for at once, however wide they are: so many lie together, and fewer take as long."""
 _DTYPES = {
     "BOOLEAN": "bool",
     "TINYINT": "int8",
@@ -90,8 +108,11 @@ def open_duck(path: Path, tensor: str | None = None, names: Names | None = None)
         dtype = _dtype(columns, where)
         rows = row_starts(_count(database, table, where), ROWS)
         cell = () if column else cell_of_columns([each for each, _ in columns])
-        groups = _Table(database, path, _query(table, [each for each, _ in columns]), where, opened, cell)
-        return named(ColumnStored(groups, Column(rows, cell, dtype, where), names), tensor or table)
+        described = Column(rows, cell, dtype, where)
+        queries = [_query(table, part) for part in _parts([each for each, _ in columns])]
+        return named(
+            ColumnStored(_Table(database, path, queries, described, opened), described, names), tensor or table
+        )
     except FormatError:
         database.close()
         raise
@@ -131,25 +152,57 @@ def _write_table(database: Any, name: str, tensor: Stored) -> None:
 
 
 class _Table:
-    def __init__(self, database: Any, path: Path, query: str, where: str, opened: str, cell: tuple[int, ...]) -> None:
-        self._database, self._path, self._query, self._where = database, path.absolute(), query, where
-        self._opened, self._cell = opened, cell
+    """Rows of a table, asked for by their numbers, some rows and some columns at a time."""
 
-    def load(self, group: int) -> Array:
+    def __init__(self, database: Any, path: Path, queries: list[str], column: Column, opened: str) -> None:
+        self._database, self._path, self._queries, self._column = database, path.absolute(), queries, column
+        self._opened = opened
+
+    def read(self, box: Box, into: Array) -> None:
+        put(self._pieces(*box[0]), self._column, box, into)
+
+    def _pieces(self, start: int, stop: int) -> Iterator[tuple[int, Array]]:
+        for begin in range(start, stop, self._step):
+            end, done = min(begin + self._step, stop), 0
+            piece = np.empty((end - begin, *self._column.cell), self._column.dtype)
+            flat = piece.reshape(end - begin, -1)
+            for query in self._queries:
+                for column in self._asked(query, begin, end):
+                    flat[:, done] = column
+                    done += 1
+            yield begin, piece
+
+    @property
+    def _step(self) -> int:
+        return max(self._column.rows_at_once, _LEAST_ROWS)
+
+    def _asked(self, query: str, begin: int, end: int) -> list[Array]:
         try:
             # A cursor of its own: rows are read on another thread than the one that opened.
-            found = self._database.cursor().execute(self._query, [group * ROWS, (group + 1) * ROWS]).fetchnumpy()
+            found = self._database.cursor().execute(query, [begin, end]).fetchnumpy()
         except duckdb().Error as error:
-            raise _refused(self._where, error) from error
-        columns = [np.ma.asarray(column) for column in found.values()]
+            raise _refused(self._column.where, error) from error
+        number, *columns = map(np.ma.asarray, found.values())
         nulls = sum(int(np.ma.count_masked(column)) for column in columns)
         if nulls:
-            raise has_nulls(self._where, nulls)
-        return rows_of([np.asarray(column) for column in columns], self._cell)
+            raise has_nulls(self._column.where, nulls)
+        # To sort what comes in order would take as much again.
+        if not np.array_equal(np.asarray(number), np.arange(begin, end)):
+            remedy = "Make it anew: CREATE TABLE kept AS SELECT * FROM it ORDER BY ..."
+            details = f"expected rows {begin} to {end}, in order", f"got {len(number)} rows"
+            raise FormatError(message(f"`{self._column.where}` gives other rows", *details, remedy=remedy))
+        return [np.asarray(column) for column in columns]
+
+    def beside(self, sizes: tuple[int, ...]) -> Beside:
+        """What the database may take for itself, and rows as they come, column by column and together."""
+        del sizes
+        pieces = _PIECES * min(self._step * self._column.bytes_of_row, self._column.bytes)
+        held = min(_memory(self._path) + _MORE, _OF_LOG * (_size(self._path) + _size(_log(self._path))))
+        return Beside(held + pieces, "the memory of the database", "Store it as .npy, which needs nothing beside.")
 
     def fingerprint(self) -> str:
         if (found := _as_it_lies(self._path)) != self._opened:
-            raise WrittenError(self._where)
+            raise WrittenError(self._column.where)
         return found
 
     def close(self) -> None:
@@ -158,7 +211,7 @@ class _Table:
 
 def _as_it_lies(path: Path) -> str:
     # What was committed last may lie beside it.
-    log = path.with_name(f"{path.name}.wal")
+    log = _log(path)
     return f"{of_file(path)}:{of_file(log)}" if log.exists() else of_file(path)
 
 
@@ -173,14 +226,41 @@ def connected(path: Path) -> Any:
     if not path.is_file():
         raise StorageError(message(f"no database lies at `{path}`", remedy="Look at the path."))
     try:
-        return package.connect(str(path), read_only=True, config=_SETTINGS)
+        settings = {**_SETTINGS, "memory_limit": f"{_memory(path)}B"}
+        return package.connect(str(path), read_only=True, config=settings)
     except package.Error as error:
         raise _refused(str(path), error) from error
 
 
 def _query(table: str, columns: list[str]) -> str:
     listed = ", ".join(map(quoted, columns))
-    return f"SELECT {listed} FROM main.{quoted(table)} WHERE rowid >= ? AND rowid < ? ORDER BY rowid"
+    return (
+        f"SELECT rowid AS {quoted(_unlike(columns))}, {listed} FROM main.{quoted(table)} WHERE rowid >= ? AND rowid < ?"
+    )
+
+
+def _unlike(names: list[str]) -> str:
+    """A name that no column has."""
+    return "r" * (1 + max(map(len, names), default=0))
+
+
+def _parts(columns: list[str]) -> list[list[str]]:
+    """Columns that are asked for at once: of each the database holds blocks."""
+    return [columns[start : start + _COLUMNS_AT_ONCE] for start in range(0, len(columns), _COLUMNS_AT_ONCE)]
+
+
+def _memory(path: Path) -> int:
+    """Bytes that a database may take: of a file the same for all that open it, as DuckDB wants it."""
+    # What was committed last is not in the database yet, and is read into memory as a whole.
+    return _BASE + _OF_LOG * _size(_log(path))
+
+
+def _log(path: Path) -> Path:
+    return path.with_name(f"{path.name}.wal")
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
 
 
 def _columns(database: Any, table: str, column: str | None, where: str) -> list[tuple[str, str]]:

@@ -8,19 +8,20 @@ from __future__ import annotations
 import os
 import re
 import weakref
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from threading import Lock
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from combinators.errors import FormatError, message, spelt
+from tapestry_jax.storage.boxes import count
 from tapestry_jax.storage.errors import StorageError, missing_package
 from tapestry_jax.storage.places import Place
-from tapestry_jax.storage.protocols import Array, Names, Stored
+from tapestry_jax.storage.protocols import Array, Beside, Box, Names, Stored
 from tapestry_jax.storage.several import choose, named
 from tapestry_jax.storage.tables.arrow_arrays import cell_of, to_array
-from tapestry_jax.storage.tables.columns import Column, ColumnStored, no_numbers, row_starts
+from tapestry_jax.storage.tables.columns import Column, ColumnStored, no_numbers, put, row_starts
 from tapestry_jax.storage.tables.sql import (
     cell_of_columns,
     columns_for,
@@ -31,8 +32,10 @@ from tapestry_jax.storage.tables.sql import (
     tables_of,
 )
 
-ROWS = 65_536
-"""Rows that are fetched at once."""
+_PIECES = 6
+"""So many times the bytes of numbers that are fetched at once are there: as text and decoded, and as arrays."""
+_OF_VALUE = 48
+"""Bytes that the library of the server takes for each of them."""
 _SECONDS = "10"
 """Until a server that does not answer is given up, where the address does not say."""
 _DTYPES = {
@@ -117,21 +120,33 @@ def _stored(
     (count,) = database.column(f"SELECT count(*) FROM ({query}\n) AS r")
     database.tell(f"DECLARE tapestry_rows SCROLL CURSOR FOR {query}")
     cell = cell_of_columns([*kinds]) if is_table or len(kinds) > 1 else ()
-    return ColumnStored(
-        _Rows(database, query, where, cell), Column(row_starts(int(count), ROWS), cell, dtype, where), names
-    )
+    step = Column((), cell, dtype, where).rows_at_once
+    column = Column(row_starts(int(count), step), cell, dtype, where)
+    return ColumnStored(_Rows(database, query, column, step), column, names)
 
 
 class _Rows:
     """The rows of a query, through a cursor of the server's."""
 
-    def __init__(self, database: _Database, query: str, where: str, cell: tuple[int, ...]) -> None:
-        self._database, self._query, self._where, self._cell = database, query, where, cell
+    def __init__(self, database: _Database, query: str, column: Column, step: int) -> None:
+        self._database, self._query, self._column, self._step = database, query, column, step
         self._fingerprint = ""
 
-    def load(self, group: int) -> Array:
-        table = self._database.fetched(group * ROWS, ROWS)
-        return rows_of([to_array(column, self._where) for column in table.columns], self._cell)
+    def read(self, box: Box, into: Array) -> None:
+        put(self._pieces(*box[0]), self._column, box, into)
+
+    def _pieces(self, start: int, stop: int) -> Iterator[tuple[int, Array]]:
+        for begin in range(start - start % self._step, stop, self._step):
+            table = self._database.fetched(begin, min(self._step, stop - begin))
+            columns = [to_array(column, self._column.where) for column in table.columns]
+            yield begin, rows_of(columns, self._column.cell)
+
+    def beside(self, sizes: tuple[int, ...]) -> Beside:
+        """Rows as they come: the answer of the server, what its library makes of it, and arrays."""
+        del sizes
+        rows = min(self._step, sum(self._column.rows))
+        own = rows * (_PIECES * self._column.bytes_of_row + _OF_VALUE * count(self._column.cell))
+        return Beside(own, f"{rows:,} rows that are fetched", "Save it as .npy first, which needs nothing beside.")
 
     def fingerprint(self) -> str:
         """The sum of hashes of the rows and their numbers; the server reads all of them once."""

@@ -60,7 +60,7 @@ def fitting(
         if found is not None:
             return job(found)
     budget = job(candidates[-1][-1]).plan()
-    raise _refused(budget, _or_sinks("Give more memory", budget))
+    raise _refused(budget, _or_stored(_or_sinks("Give more memory", budget), budget))
 
 
 def check_fits(make: Callable[[Any], Job], job: Job, over: Any) -> None:
@@ -77,7 +77,7 @@ def check_fits(make: Callable[[Any], Job], job: Job, over: Any) -> None:
         for size in (block >> shift for shift in range(1, block.bit_length())):
             if make({**known, dim: with_size(known[dim], size)}).plan().fits:
                 raise _refused(budget, f"Take smaller chunks: {{{dim!r}: tp.chunks(size={size})}} fits.")
-    raise _refused(budget, remedy)
+    raise _refused(budget, _or_stored(remedy, budget))
 
 
 def turns_of_chunks(size: int, chunk: int, most: int) -> tuple[list[int], list[int]]:
@@ -142,3 +142,11 @@ def _or_sinks(remedy: str, budget: Budget) -> str:
 def _refused(budget: Budget, remedy: str) -> PlanError:
     headline = f"the stream needs {shown(budget.total)} of memory, and may have {shown(budget.limit or 0)}"
     return PlanError(message(headline, *str(budget).splitlines(), remedy=remedy))
+
+
+def _or_stored(remedy: str, budget: Budget) -> str:
+    """Where what one store needs is most of all, other ways of storing help most."""
+    most = next(iter(budget.stores), None)
+    if most is None or not most.beside.less or 2 * most.beside.bytes < budget.total:
+        return remedy
+    return f"Of {most.where}: {most.beside.less}"

@@ -61,6 +61,12 @@ def read_sources(sources: Any, program: Any) -> tuple[Stored, ...]:
 def _read_source(source: Any, node: Any) -> Stored:
     if isinstance(source, Stored):
         return source
+    if callable(getattr(source, "read", None)) and hasattr(source, "chunks") and hasattr(source, "fingerprint"):
+        remedy = (
+            "Give it `beside(sizes)`, as storage.Stored says: storage.Beside(0) where it reads straight into arrays."
+        )
+        headline = "a source of a stream does not say what memory reading takes beside the arrays"
+        raise PlanError(message(headline, f"got {spelt(source)}", remedy=remedy))
     if isinstance(source, str | PathLike):
         remedy = "Open it: tp.open('x.npy')."
         raise PlanError(

@@ -267,4 +267,4 @@ def _copied(source: Stored, sink: Sink) -> Stored:
 
 def _made(sink: Any, kind: Any, chunks: Any) -> Sink:
     names = kind.names if kind.names is not None and any(kind.names) else None
-    return sink.make(kind.shape, kind.dtype, names, chunks if getattr(sink, "has_chunks", False) else None)
+    return sink.make(kind.shape, kind.dtype, names, chunks if sink.has_chunks else None)

@@ -16,23 +16,24 @@ from combinators.errors import PlanError, message, spelt
 from combinators.frozen import dataclass
 from tapestry_jax.plan import Plan
 from tapestry_jax.report.page.write import write_page
-from tapestry_jax.storage.creating import Creation
+from tapestry_jax.storage.chunked.metadata import default_chunks
+from tapestry_jax.storage.creating import Creation, create
 from tapestry_jax.storage.opening import Opened
 from tapestry_jax.storage.protocols import Array, Sink, Stored
 from tapestry_jax.streaming.cached.cache import Cache
 from tapestry_jax.streaming.cluster.asked import client_of, place_of_sink
 from tapestry_jax.streaming.cluster.driver import OnWorkers, Work
 from tapestry_jax.streaming.errors import StreamError
-from tapestry_jax.streaming.fits.budget import Budget, budget_of
+from tapestry_jax.streaming.fits.budget import Budget, Writes, budget_of
 from tapestry_jax.streaming.jobs.asked import require_outside
 from tapestry_jax.streaming.jobs.batches import extend_kept, first_batch
 from tapestry_jax.streaming.jobs.extended import check_extended, extended, no_rows, nothing_counted
 from tapestry_jax.streaming.jobs.from_cache import run_cached
-from tapestry_jax.streaming.jobs.outputs import Outputs
+from tapestry_jax.streaming.jobs.outputs import Outputs, store_of
 from tapestry_jax.streaming.jobs.page import run_page
 from tapestry_jax.streaming.kept.checkpoint import WORKERS, Checkpoint, Resumable, run_kept
 from tapestry_jax.streaming.kept.extending import Last, Reached, rows_of, why_not
-from tapestry_jax.streaming.kept.origins import place_of
+from tapestry_jax.streaming.kept.origins import file_for, place_of
 from tapestry_jax.streaming.known import functions_of
 from tapestry_jax.streaming.measured.metrics import Meter, Metrics
 from tapestry_jax.streaming.measured.progress import Bar
@@ -160,14 +161,19 @@ class Job:
         places, held = places_of(self.planned.mesh), self.outputs.held
         # In the folder of a job lies what one pass leaves to another; what is returned is read from there.
         held = held if self.checkpoint is None else [slot for slot in held if slot in {*self.split.outputs}]
-        return budget_of(self.split, self.programs, places, held, self._beside(), self.ahead, self.behind, self.memory)
+        read = dict(zip(self.split.schedule.inputs, self.sources, strict=True))
+        limits = self.ahead, self.behind, self.memory
+        return budget_of(self.split, self.programs, places, held, read, self._written(), *limits)
 
-    def _beside(self) -> dict[int, int]:
-        """What reading and writing take beside the buffers: encoded chunks, by slot."""
-        inputs = zip(self.split.schedule.inputs, self.sources, strict=True)
-        found = {slot: int(getattr(source, "beside", 0)) for slot, source in inputs}
-        for slot, own in self.outputs.beside().items():
-            found[slot] = found.get(slot, 0) + own
+    def _written(self) -> dict[int, list[Writes]]:
+        """Where what passes make goes, and what arrives goes first, by slot; what that takes beside the buffers."""
+        folder = None if self.checkpoint is None else self.checkpoint.folder
+        found = self.outputs.stores(folder)
+        for slot, source in zip(self.split.schedule.inputs, self.sources, strict=True):
+            if folder is not None and isinstance(source, Arriving):
+                place = create(folder / file_for("rows", source.dtype))
+                made = source.shape, default_chunks(source.shape, source.dtype), source.dtype
+                found.setdefault(slot, []).append(partial(store_of, place, *made))
         return found
 
     def run(self) -> Any:
@@ -354,7 +360,7 @@ class Job:
     def _metered(
         self, runner: Runner, begin: Stopped | None, keeper: Keeper | None
     ) -> tuple[dict[int, Any], dict[int, Sequence[Stored]]]:
-        meter = Meter()
+        meter = Meter(None if self.memory is None else self.plan().held)
         self.meters.append(meter)
         turns = sum(part.turns for part in self.split.passes)
         arriving = [each for each in self.sources if isinstance(each, Arriving)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ import numpy as np
 
 from combinators.frozen import dataclass
 from tapestry_jax.storage.creating import create
-from tapestry_jax.storage.protocols import Sink, Stored
+from tapestry_jax.storage.protocols import Creates, Sink, Stored
+from tapestry_jax.streaming.fits.budget import Store, Writes
 from tapestry_jax.streaming.kept.origins import place_of
 from tapestry_jax.streaming.moving.held import Held
 from tapestry_jax.streaming.moving.sinks import chunks_made, closed_on_errors, true_cells
@@ -31,8 +33,8 @@ class Outputs:
     """
 
     split: Split
-    sinks: Mapping[int, Any]
-    also: Mapping[int, Any] = field(default_factory=dict[int, Any])
+    sinks: Mapping[int, Creates]
+    also: Mapping[int, Creates] = field(default_factory=dict[int, Creates])
 
     @property
     def filled(self) -> tuple[int, ...]:
@@ -56,15 +58,21 @@ class Outputs:
         names = [name for name, _ in self.split.schedule.graph.outputs]
         return {names[n]: str(each.where) for n, each in self.sinks.items()}
 
-    def beside(self) -> dict[int, int]:
-        """What writing takes beside the buffers: encoded chunks, by slot."""
-        found = dict[int, int]()
-        of_outputs = [(self.split.outputs[number], each) for number, each in self.sinks.items()]
-        for slot, each in (*of_outputs, *self.also.items()):
-            if getattr(each, "has_chunks", False):
-                kind = self.split.schedule.slots[slot].type
-                own = each.beside(kind.shape, chunks_made(self.split, slot), np.dtype(kind.dtype))
-                found[slot] = found.get(slot, 0) + own
+    def stores(self, folder: Path | None) -> dict[int, list[Writes]]:
+        """Where what passes make goes, by slot, and what writing boxes of it takes beside the buffers.
+
+        Args:
+          folder: of the job, where lies what has no sink; in memory where it has none.
+        """
+        found = dict[int, list[Writes]]()
+        given: list[tuple[int, Creates]] = [(self.split.outputs[number], each) for number, each in self.sinks.items()]
+        given += [*self.also.items()]
+        if folder is not None:
+            given += [(slot, create(place_of(self.split, slot, folder))) for slot in self.held]
+        for slot, each in given:
+            kind = self.split.schedule.slots[slot].type
+            made = kind.shape, chunks_made(self.split, slot), np.dtype(kind.dtype)
+            found.setdefault(slot, []).append(partial(store_of, each, *made))
         return found
 
     def opened(self, slots: Iterable[int], folder: Path | None = None, again: bool = False) -> dict[int, list[Sink]]:
@@ -90,7 +98,7 @@ class Outputs:
                 for each in (*chosen, *([self.also[slot]] if slot in self.also else ())):
                     made = each.again if again else each.make
                     # What goes on has the chunks that it was begun with.
-                    is_new = getattr(each, "has_chunks", False) and not again
+                    is_new = each.has_chunks and not again
                     chunks = chunks_made(self.split, slot) if is_new else None
                     found[slot].append(made(kind.shape, kind.dtype, names, chunks))
         return found
@@ -112,6 +120,13 @@ class Outputs:
             else:
                 leaves.append(whole(stored[slot][0]))
         return leaves
+
+
+def store_of(
+    each: Creates, shape: Sequence[int], chunks: Sequence[int], dtype: np.dtype[Any], sizes: tuple[int, ...]
+) -> Store:
+    """What is written to, and what writing boxes of such sizes takes beside the buffers."""
+    return Store(str(each.where), each.beside(shape, chunks, dtype, sizes))
 
 
 def whole(source: Stored) -> Any:

@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from combinators.frozen import dataclass
-from tapestry_jax.storage.protocols import Array, Box, Names
+from tapestry_jax.storage.protocols import NOTHING, Array, Beside, Box, Names
 from tapestry_jax.streaming.jobs.job import Job
 from tapestry_jax.streaming.measured.metrics import Meter
 from tapestry_jax.streaming.moving.feeding import shapes_of
@@ -34,6 +34,11 @@ class Nowhere:
         del box
         into[...] = 0
         return _done()
+
+    def beside(self, sizes: tuple[int, ...]) -> Beside:
+        """Nothing is read."""
+        del sizes
+        return NOTHING
 
     def flush(self) -> None:
         """Nothing was written."""

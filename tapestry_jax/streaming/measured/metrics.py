@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from combinators.frozen import dataclass
+from tapestry_jax.streaming.measured.given_back import give_back
 from tapestry_jax.streaming.measured.resident import resident
 from tapestry_jax.streaming.measured.spans import Spans
 
@@ -132,13 +133,17 @@ class _Count:
 
 
 class Meter:
-    """Counts while a stream runs; readers and writers count from their own threads."""
+    """Counts while a stream runs; readers and writers count from their own threads.
 
-    def __init__(self) -> None:
+    Args:
+      room: bytes above the begin that are in use at most; what is there beyond was freed, and goes back to the system.
+    """
+
+    def __init__(self, room: int | None = None) -> None:
         self._counts = {name: _Count() for name in STAGES}
         self._lock, self._began, self.turns = threading.Lock(), time.perf_counter(), 0
         self._ended: float | None = None
-        self._memory = _Memory(self._began)
+        self._memory = _Memory(self._began, room)
         self.on_turn: Callable[[], None] | None = None
 
     def turned(self) -> None:
@@ -208,14 +213,18 @@ class Meter:
 class _Memory:
     """The memory of the process above what it had first, looked at from time to time."""
 
-    def __init__(self, now: float) -> None:
-        self._first, self._looked, self.most = resident(), now, None
+    def __init__(self, now: float, room: int | None) -> None:
+        self._first, self._looked, self._room, self.most = resident(), now, room, None
         if self._first is not None:
             self.most = 0
 
     def look(self, now: float, always: bool = False) -> None:
-        """Look, unless that was done a moment ago."""
-        if self._first is None or not (always or now - self._looked >= _MOMENT):
+        """Look, unless that was done a moment ago and nothing is held against it."""
+        is_due = always or self._room is not None or now - self._looked >= _MOMENT
+        if self._first is None or not is_due:
             return
         self._looked = now
-        self.most = max(self.most or 0, (resident() or 0) - self._first)
+        above = (resident() or 0) - self._first
+        self.most = max(self.most or 0, above)
+        if self._room is not None and above > self._room:
+            give_back()

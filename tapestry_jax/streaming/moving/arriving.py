@@ -14,7 +14,7 @@ from combinators.index_space.tensor_type import TensorType
 from tapestry_jax.storage.boxes import check_cells, check_given
 from tapestry_jax.storage.creating import create
 from tapestry_jax.storage.opening import open as open_stored
-from tapestry_jax.storage.protocols import Array, Box, Sink, Stored
+from tapestry_jax.storage.protocols import NOTHING, Array, Beside, Box, Sink, Stored
 from tapestry_jax.streaming.errors import StreamError
 from tapestry_jax.streaming.moving.making import Making
 
@@ -82,6 +82,10 @@ class Arriving:
         box = check_cells(box, into, self, is_target=True)
         assert self._making is not None
         return self._making.submit(lambda: self._fill(box[0], into))
+
+    def beside(self, sizes: tuple[int, ...]) -> Beside:
+        """What is iterated over makes its arrays itself, of as many rows as it likes: they are the caller's."""
+        return NOTHING if self._kept is None else self._kept.beside(sizes)
 
     def fingerprint(self) -> str:
         """What is known of rows before they come; a job with a checkpoint reads them once, into its folder."""

@@ -45,6 +45,10 @@ def read_sinks(sinks: Any, graph: Graph) -> dict[int, Any]:
         if isinstance(each, TensorType) or not callable(getattr(each, "make", None)):
             remedy = "Pass what tp.create gives: tp.create('y.zarr')."
             raise PlanError(message(f"the sink of `{name}` creates nothing", f"got {spelt(each)}", remedy=remedy))
+        if not callable(getattr(each, "beside", None)) or not hasattr(each, "has_chunks"):
+            remedy = "Give it `has_chunks`, and `beside(shape, chunks, dtype)`, as storage.Creates says."
+            headline = f"the sink of `{name}` does not say what memory writing takes"
+            raise PlanError(message(headline, f"got {spelt(each)}", remedy=remedy))
     return {names.index(name): each for name, each in known.items()}
 
 

@@ -125,7 +125,7 @@ class _Rows:
     def __init__(self, fabric: tp.Fabric) -> None:
         self._source = fabric.open("x")
         self.shape, self.dtype, self.names, self.chunks = (2, 2**20, 3), np.dtype(np.int32), None, (1, 2**20, 3)
-        self.where = "rows"
+        self.where, self.beside = "rows", self._source.beside
 
     def read(self, box: Any, into: Any) -> Any:
         into[...] = 1

@@ -88,6 +88,99 @@ def test_memory_that_is_none_is_refused(wrong: Any) -> None:
         read_memory(wrong)
 
 
+def test_what_a_source_takes_beside_the_buffers_is_planned_and_refused_by_its_name(tmp_path: Path) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    rows = np.random.default_rng(0).normal(size=2**20).astype(np.float32)
+    parquet.write_table(arrow.table({"v": rows}), tmp_path / "x.parquet", row_group_size=10**9)
+    program, source = tp.fold(tp.aggregators.Sum(), "row ->"), tp.open(tmp_path / "x.parquet")
+    held = {row.name: row for row in tp.stream(program, {"row": tp.chunks(size=4096)}, source).plan().rows}
+    assert held["stores"].bytes == source.beside((4096,)).bytes > 8 << 20
+    assert "x.parquet, `v`: pages of" in held["stores"].what
+    with pytest.raises(tp.PlanError) as refused:
+        tp.stream(program, "row", source, memory="8MiB")
+    told = str(refused.value).splitlines()
+    assert told[0].startswith("the stream needs 1")
+    assert any("MiB for " in line and "in row groups of 1,048,576 rows (4.0 MiB), decoded" in line for line in told)
+    assert told[-1].endswith(
+        "Write it with smaller pages or row groups (pyarrow: data_page_size=, row_group_size=), or as .npy."
+    )
+    assert tp.stream(program, "row", source, memory="24MiB").run() == pytest.approx(rows.sum(dtype=np.float64), abs=1)
+
+
+def test_what_is_read_whole_is_planned_with_what_reading_takes(tmp_path: Path) -> None:
+    np.savez_compressed(tmp_path / "w.npz", w=np.ones((64, 4096), np.float32))
+    program = tp.einsum("row c, c k -> k")
+    job = tp.stream(program, {"row": tp.chunks(size=10)}, (X, tp.open(tmp_path / "w.npz")))
+    budget = job.plan()
+    assert budget.part == "what is read whole, before the first pass"
+    rows = {row.name: row.bytes for row in budget.rows}
+    assert rows["buffers"] == 64 * 4096 * 4
+    assert rows["stores"] >= 64 * 4096 * 4
+
+
+class _Silent:
+    """Something stored that does not say what reading takes."""
+
+    shape, dtype, names, chunks, where = X.shape, X.dtype, None, X.shape, "silent"
+
+    def read(self, box: Any, into: Any) -> Any:
+        raise NotImplementedError
+
+    def fingerprint(self) -> str:
+        return "silent"
+
+    def close(self) -> None:
+        return None
+
+
+class _SilentSink:
+    """What makes a sink, and does not say what writing takes."""
+
+    where = "silent"
+
+    def make(self, *given: Any) -> Any:
+        raise NotImplementedError
+
+
+def test_what_does_not_say_what_it_takes_is_refused() -> None:
+    with pytest.raises(tp.PlanError, match=r"does not say what memory reading takes(.|\n)*`beside\(sizes\)`"):
+        tp.stream(means(), {"row": tp.chunks(size=10)}, _Silent())
+    program = tp.Map(lambda a: a + 1, "row c -> row c")
+    with pytest.raises(tp.PlanError, match=r"does not say what memory writing takes(.|\n)*`beside\(shape, chunks"):
+        tp.stream(program, {"row": tp.chunks(size=10)}, X, _SilentSink())
+
+
+_APART = """
+import gc, os, sys
+import jax
+import numpy as np
+jax.config.update("jax_platforms", "cpu")
+import tapestry_jax as tp
+def counted(name):
+    return 1024 * int(next(line for line in open("/proc/self/status") if line.startswith(name)).split()[1])
+os.chdir(sys.argv[1])
+turned = tp.einsum("row c -> c row")
+tp.stream(turned, {"row": tp.chunks(size=8)}, np.ones((64, 1024), np.float32), tp.create("small.npy")).run()
+job = tp.stream(turned, "row", tp.open("x.npy"), tp.create("y.npy"), memory="20MiB")
+gc.collect()
+open("/proc/self/clear_refs", "w").write("5")
+before = counted("VmRSS")
+job.run()
+print(job.plan().total, counted("VmHWM") - before)
+"""
+
+
+def test_cells_that_are_written_apart_add_no_more_than_was_planned(tmp_path: Path) -> None:
+    rows = np.arange(12 << 20, dtype=np.float32).reshape(12 * 1024, 1024)  # 48 MiB
+    np.save(tmp_path / "x.npy", rows)
+    ran = run(_APART, tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    planned, measured = map(int, ran.stdout.split())
+    assert planned <= 20 << 20
+    assert measured <= 1.1 * planned + (4 << 20)
+    np.testing.assert_array_equal(np.load(tmp_path / "y.npy", mmap_mode="r"), rows.T)
+
+
 _MEASURED = """
 import resource, sys
 import jax

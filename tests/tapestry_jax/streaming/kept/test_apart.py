@@ -104,12 +104,8 @@ class Changing:
     def __init__(self, stored: Stored, at: int = 5) -> None:
         self.stored, self.reads, self.at = stored, 0, at
         self.shape, self.dtype, self.names = stored.shape, stored.dtype, stored.names
-        self.chunks, self.where, self.close, self.fingerprint = (
-            stored.chunks,
-            stored.where,
-            stored.close,
-            stored.fingerprint,
-        )
+        self.chunks, self.where, self.beside = stored.chunks, stored.where, stored.beside
+        self.close, self.fingerprint = stored.close, stored.fingerprint
 
     def read(self, box: Any, into: Any) -> Any:
         self.reads += 1

@@ -30,7 +30,7 @@ class Counted:
     def __init__(self, array: Any) -> None:
         self._inside, self.rows = stored(array), 0
         self.shape, self.dtype, self.names = self._inside.shape, self._inside.dtype, self._inside.names
-        self.chunks, self.where = self._inside.chunks, self._inside.where
+        self.chunks, self.where, self.beside = self._inside.chunks, self._inside.where, self._inside.beside
 
     def fingerprint(self) -> str:
         return self._inside.fingerprint()
