@@ -43,6 +43,7 @@ from tapestry_jax.planning.folding.merges import local_sizes, local_state
 from tapestry_jax.planning.folding.traffic import varying_leaves
 from tapestry_jax.planning.geometry.layout import Cut
 from tapestry_jax.planning.geometry.time_axis import in_space
+from tapestry_jax.planning.prediction.flow import unread_starts
 from tapestry_jax.planning.refining.repeats import Part, repeated_parts
 from tapestry_jax.planning.scheduling.reads import fold_axes, folds_nothing
 from tapestry_jax.planning.scheduling.schedule import Convert, Finish, Region, Repeat, Run, Schedule, Slot
@@ -301,6 +302,10 @@ def _as_stored(schedule: Schedule, step: Run | Finish, results: Sequence[Any]) -
     ]
 
 
+def _zeros(array: Any) -> Any:
+    return vary(jnp.zeros(array.shape, array.dtype), varying_axes(array))
+
+
 def _repeat(step: Repeat, here: Here, arrays: Sequence[Any]) -> list[Any]:
     body, count = step.body, step.carries
     carried, rest = body.inputs[:count], body.inputs[count:]
@@ -334,7 +339,10 @@ def _repeat(step: Repeat, here: Here, arrays: Sequence[Any]) -> list[Any]:
         return [lax.stop_gradient(value) for value in last] if step.stopped else last
 
     if step.stage is None or step.stage.block * here.size(step.stage.axes) == step.layers:
-        final, outputs = scan(turn, list(arrays[:count]), stacked, length=step.length)
+        unread = unread_starts(step)
+        # XLA keeps what a loop starts from, and all that is sent for it, though the first turn only overwrites it.
+        starts = [_zeros(array) if at in unread else array for at, array in enumerate(arrays[:count])]
+        final, outputs = scan(turn, starts, stacked, length=step.length)
         return [*final, *outputs]
 
     # A stage with fewer layers than the others turns on; its padding holds copies of a real layer.
