@@ -43,7 +43,6 @@ from tapestry_jax.planning.folding.merges import local_sizes, local_state
 from tapestry_jax.planning.folding.traffic import varying_leaves
 from tapestry_jax.planning.geometry.layout import Cut
 from tapestry_jax.planning.geometry.time_axis import in_space
-from tapestry_jax.planning.prediction.flow import unread_starts
 from tapestry_jax.planning.refining.repeats import Part, repeated_parts
 from tapestry_jax.planning.scheduling.reads import fold_axes, folds_nothing
 from tapestry_jax.planning.scheduling.schedule import Convert, Finish, Region, Repeat, Run, Schedule, Slot
@@ -339,6 +338,9 @@ def _repeat(step: Repeat, here: Here, arrays: Sequence[Any]) -> list[Any]:
         return [lax.stop_gradient(value) for value in last] if step.stopped else last
 
     if step.stage is None or step.stage.block * here.size(step.stage.axes) == step.layers:
+        # Programs without loops do without all that predicts.
+        from tapestry_jax.planning.prediction.flow import unread_starts
+
         unread = unread_starts(step)
         # XLA keeps what a loop starts from, and all that is sent for it, though the first turn only overwrites it.
         starts = [_zeros(array) if at in unread else array for at, array in enumerate(arrays[:count])]
