@@ -76,7 +76,12 @@ class IterateUntil(Arrow[Any, Any]):
         (over, steps, first), *others = looped if several else (looped,)
         state = (first, *others) if several else first
         if self._derivative == "implicit":
-            state = self._terms_of(jax.tree.map(_stopped, state), values[len(others) + 1 :], several=several)
+            fixed = jax.tree.map(_stopped, state)
+            if several:
+                # What the step hands on as it got it is a parameter of the fixed point, and no part of it.
+                handed = self._handed_on(trace, values)
+                fixed = tuple(values[at] if at in handed else each for at, each in enumerate(fixed))
+            state = self._terms_of(fixed, values[len(others) + 1 :], several=several)
         return Iterated(state, steps, over)
 
     def _turn(self, carry: tuple[Any, Any, Any], *others: Any) -> tuple[Any, tuple[()]]:
@@ -152,12 +157,22 @@ class IterateUntil(Arrow[Any, Any]):
 
     def _carried(self, trace: Trace, values: tuple[Any, ...]) -> int:
         """How many operands the step carries, found by recording it aside."""
+        return len(self._aside(trace, values)[1])
+
+    def _handed_on(self, trace: Trace, values: tuple[Any, ...]) -> set[int]:
+        """The carries that the step gives back as they are, by their numbers."""
+        before, after = self._aside(trace, values)
+        pairs = enumerate(zip(before, after, strict=False))
+        return {at for at, (one, other) in pairs if _places(one) == _places(other)}
+
+    def _aside(self, trace: Trace, values: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """The operands of a step that is recorded aside, and what it gives."""
         aside = Trace(trace)
         leaves, tree = jax.tree.flatten(values)
         inner = [aside.input(f"x{i}", v.axes, v.shape, v.dtype) for i, v in enumerate(trace.own(self.name, leaves))]
         with recording(aside):
             first, *others = jax.tree.unflatten(tree, inner)
-            return len(self._stepped(first, tuple(others))[0])
+            return (first, *others), self._stepped(first, tuple(others))[0]
 
     def _terms_of(self, state: Any, constants: tuple[Any, ...], *, several: bool) -> Any:
         """The turns from the fixed point that are differentiated."""
@@ -187,6 +202,11 @@ def _constant(trace: Trace, dtype: Any) -> Any:
     """Zero, or false, as a value of the program."""
     operation = Operation(Signature((), (Operand(()),)), Zero(jnp.dtype(dtype).name), name="zero")
     return trace.apply(operation, [], suggests=False)
+
+
+def _places(tree: Any) -> list[Any]:
+    """Where the values of a tree were made; they themselves are compared cell by cell."""
+    return [value.ref for value in jax.tree.leaves(tree)]
 
 
 def _stopped(value: Any) -> Any:

@@ -11,11 +11,19 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
+import jax.numpy as jnp
+from jax import lax
+
 from combinators.kernels.jaxprs import primitive_of
 
 
 def marked(value: Any, name: str) -> Any:
-    """The same value with a mark, which its derivative does not have; see `keeping`."""
+    """The same value with a mark, which its derivative does not have; see `keeping`.
+
+    Of a complex number both parts have it: JAX rounds what a checkpoint keeps, by a primitive that takes floats alone.
+    """
+    if jnp.issubdtype(value.dtype, jnp.complexfloating):
+        return lax.complex(*(_mark().bind(part, name=name) for part in (lax.real(value), lax.imag(value))))
     return _mark().bind(value, name=name)
 
 

@@ -301,6 +301,10 @@ def _as_stored(schedule: Schedule, step: Run | Finish, results: Sequence[Any]) -
     ]
 
 
+def _zeros(array: Any) -> Any:
+    return vary(jnp.zeros(array.shape, array.dtype), varying_axes(array))
+
+
 def _repeat(step: Repeat, here: Here, arrays: Sequence[Any]) -> list[Any]:
     body, count = step.body, step.carries
     carried, rest = body.inputs[:count], body.inputs[count:]
@@ -334,7 +338,13 @@ def _repeat(step: Repeat, here: Here, arrays: Sequence[Any]) -> list[Any]:
         return [lax.stop_gradient(value) for value in last] if step.stopped else last
 
     if step.stage is None or step.stage.block * here.size(step.stage.axes) == step.layers:
-        final, outputs = scan(turn, list(arrays[:count]), stacked, length=step.length)
+        # Programs without loops do without all that predicts.
+        from tapestry_jax.planning.prediction.flow import unread_starts
+
+        unread = unread_starts(step)
+        # XLA keeps what a loop starts from, and all that is sent for it, though the first turn only overwrites it.
+        starts = [_zeros(array) if at in unread else array for at, array in enumerate(arrays[:count])]
+        final, outputs = scan(turn, starts, stacked, length=step.length)
         return [*final, *outputs]
 
     # A stage with fewer layers than the others turns on; its padding holds copies of a real layer.

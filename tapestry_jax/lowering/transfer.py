@@ -10,7 +10,7 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 from combinators.errors import PlanError, message
-from combinators.index_space.tensor_type import keys_again, words_of
+from combinators.index_space.tensor_type import is_key, keys_again, words_of
 from tapestry_jax.lowering.boundary import cropped, padded, placed, sharding
 from tapestry_jax.lowering.compiled import planned_arguments
 from tapestry_jax.planning.scheduling.schedule import Schedule, Slot
@@ -32,14 +32,32 @@ def put(schedule: Schedule, mesh: Any, args: Sequence[Any]) -> tuple[Any, ...]:
     """Arguments on the devices, in the planned layouts.
 
     Raises:
+      PlanError: for random keys whose words a plan stores in pieces.
       SignatureError: for wrong ranks, sizes or dtypes.
     """
     leaves = planned_arguments(schedule, args)
     slots = _slots(schedule, schedule.inputs)
     given, structure = jax.tree.flatten(tuple(args))
+    _check_keys(schedule, slots, given)
     moved = [placed(leaf, slot, mesh) for leaf, slot in zip(leaves, slots, strict=True)]
     # Random keys stay keys, so that a module's state may be put back into it.
     return jax.tree.unflatten(structure, list(map(keys_again, moved, given)))
+
+
+def _check_keys(schedule: Schedule, slots: Sequence[Slot], given: Sequence[Any]) -> None:
+    """Refuse typed random keys whose words lie in pieces: JAX holds each key whole."""
+    for node, slot, leaf in zip(schedule.graph.inputs, slots, given, strict=True):
+        cut = slot.layout.cuts[-1] if isinstance(leaf, jax.Array) and is_key(leaf.dtype) else None
+        if cut is not None:
+            axis = slot.type.names[-1]
+            raise PlanError(
+                message(
+                    f"plan.put cannot lay out `{node.name}`",
+                    "it holds typed random keys, and the plan stores the words of each key in pieces",
+                    f"its words are the axis `{axis}`, over {', '.join(cut.axes)}",
+                    remedy=f"Leave `{axis}` out of inputs=, or pass jax.random.key_data of the keys.",
+                )
+            )
 
 
 def pad(schedule: Schedule, mesh: Any, tree: Any, argument: int) -> Any:

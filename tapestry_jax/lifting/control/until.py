@@ -28,13 +28,17 @@ def looped(walk: Walk, equation: Any, atoms: list[Atom]) -> list[Atom] | None:
     starts = walk.run(ends.jaxpr, ends.consts, [*atoms[:asked], *atoms[asked + fixed :]])
     inner, new = walk.inner(), walk.values.new
     flag = new((), jnp.dtype(jnp.bool_))
-    of_condition = [_input(walk, var) for var in ends.jaxpr.invars[:asked]]
-    of_body = [_input(walk, var) for var in body.jaxpr.invars]
+    # What both read is one input: two would be brought where they are wanted one by one, and sent twice.
+    held: dict[int, int] = {}
+    captured = [walk.value(atom) for atom in atoms[: asked + fixed]]
+    vars_captured = [*ends.jaxpr.invars[:asked], *body.jaxpr.invars[:fixed]]
+    inputs = [held.setdefault(value, _input(walk, var)) for value, var in zip(captured, vars_captured, strict=True)]
+    of_condition, of_body = inputs[:asked], [*inputs[asked:], *(_input(walk, var) for var in body.jaxpr.invars[fixed:])]
     after = inner.run(body.jaxpr, body.consts, of_body)
     (over,) = inner.run(ends.jaxpr, ends.consts, [*of_condition, *after])
-    steps = inner.finish([flag, *of_body[fixed:], *of_condition, *of_body[:fixed]], [over, *after])
+    steps = inner.finish([flag, *of_body[fixed:], *held.values()], [over, *after])
     results = [new((), jnp.dtype(jnp.bool_)), *(new(kind.shape, kind.dtype) for kind in kinds)]
-    operands = [walk.value(atom) for atom in (*starts, *atoms[asked + fixed :], *atoms[: asked + fixed])]
+    operands = [*(walk.value(atom) for atom in (*starts, *atoms[asked + fixed :])), *held]
     carries = len(results)
     walk.loop(LoopStep(steps, operands, carries, 0, MOST_TURNS, results, "while", walk.place, until=True))
     return list(results[1:])

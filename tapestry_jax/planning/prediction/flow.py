@@ -90,6 +90,14 @@ def flow_of_body(step: Repeat, outer: Flow) -> Flow:
     return _flow_inside(_inside(step, outer.surely), sources, outer)
 
 
+def unread_starts(step: Repeat) -> frozenset[int]:
+    """The carries of a loop of at least one turn of whose start nothing of any result is made, by their numbers."""
+    if step.until or not step.length:
+        return frozenset()
+    read = _inside(step, surely=False).read({*step.results}, smooth=False)
+    return frozenset(number for number, slot in enumerate(step.operands[: step.carries]) if slot not in read)
+
+
 def flow_of_region(step: Region, outer: Flow) -> Flow:
     """The flow inside a loop in time; the total of a scan takes the way that its steps take in their own turn.
 
@@ -113,6 +121,7 @@ class _Inside:
       carried: input of the body and the output that enters it in the next turn.
       surely: what windows may leave unread is taken to be unread.
       flag: of a loop that ends by one, its input and output in the body: needed for whatever is.
+      through: operand of the loop and result, where no turn may stand between them.
     """
 
     schedule: Schedule
@@ -122,6 +131,7 @@ class _Inside:
     carried: tuple[tuple[int, int], ...]
     surely: bool
     flag: tuple[int, ...] = ()
+    through: tuple[tuple[int, int], ...] = ()
 
     def forward(self, sources: set[int]) -> set[int]:
         """What depends on slots of the body, differentiably, in the same turn or a later one."""
@@ -146,12 +156,14 @@ class _Inside:
     def made(self, reached: set[int]) -> set[int]:
         """The results of the loop that depend, differentiably, on its operands among `reached`."""
         inside = self.forward({slot for operand, slot in self.entering if operand in reached and self._is_smooth(slot)})
-        return {result for out, result in self.leaving if out in inside}
+        handed = {result for operand, result in self.through if operand in reached}
+        return handed | {result for out, result in self.leaving if out in inside}
 
     def read(self, reached: set[int], *, smooth: bool) -> set[int]:
         """The operands of the loop that its results among `reached` depend on."""
         inside = self.backward({out for out, result in self.leaving if result in reached}, smooth=smooth)
-        return {o for o, slot in self.entering if slot in inside and (not smooth or self._is_smooth(slot))}
+        handed = {operand for operand, result in self.through if result in reached}
+        return handed | {o for o, slot in self.entering if slot in inside and (not smooth or self._is_smooth(slot))}
 
     def _is_smooth(self, slot: int) -> bool:
         return is_inexact(self.schedule.slots[slot].type.dtype)
@@ -166,7 +178,8 @@ def _inside(step: Repeat | Region, surely: bool) -> _Inside:
     leaving = tuple(zip(body.outputs, step.results, strict=True))
     carried = tuple(zip(body.inputs[: step.carries], body.outputs[: step.carries], strict=True))
     flag = (body.inputs[0], body.outputs[0]) if step.until else ()
-    return _Inside(body, (*step.prologue, *body.steps), entering, leaving, carried, surely, flag)
+    through = tuple(_untouched(step)) if step.until else ()
+    return _Inside(body, (*step.prologue, *body.steps), entering, leaving, carried, surely, flag, through)
 
 
 def _flow_inside(inside: _Inside, sources: set[int], outer: Flow) -> Flow:
@@ -205,7 +218,7 @@ def _backward(inside: _Inside, sinks: set[int], *, smooth: bool) -> set[int]:
 
 
 def _untouched(step: Repeat) -> Edges:
-    """What a loop of no turns hands through: its carries, as they are."""
+    """What a loop hands through where it takes no turn: its carries, as they are."""
     return list(zip(step.operands[: step.carries], step.results, strict=False))
 
 

@@ -1,8 +1,8 @@
 """What differs from turn to turn of a loop: what is sent of all else may be moved out of the loop, and sent once.
 
-JAX does so where it differentiates a `lax.scan`, XLA elsewhere. A value differs if it is sliced or carried by the loop,
-or is made of a value that does, or by an operation that knows its turn; a gradient, if it arrives so or is multiplied
-by a value that does.
+JAX does so where it differentiates a `lax.scan`, XLA elsewhere. A value differs if it is sliced by the loop, or carried
+and changed, or is made of a value that does, or by an operation that knows its turn; a gradient, if it arrives so or is
+multiplied by a value that does.
 """
 
 from __future__ import annotations
@@ -200,7 +200,9 @@ def _leaving(loop: Region | Repeat) -> tuple[int, ...]:
 def _own(step: Region | Repeat) -> Iterator[int]:
     body = step.body
     if isinstance(step, Repeat):
-        yield from body.inputs[: step.carries + len(step.axes)]
+        given = enumerate(body.inputs[: step.carries + len(step.axes)])
+        # What every turn hands on as it got it is the same in all of them.
+        yield from (slot for place, slot in given if place >= step.carries or body.outputs[place] != slot)
         return
     # Totals of scans, what goes round, and what a stage hands on; chunks are sliced by steps of the body.
     yield from body.inputs[len(step.operands) :]

@@ -135,6 +135,11 @@ class Demands:
         shape = self.graph.type_of(ref).shape
         return [outside_all(layout, opened).stored(shape, self.mesh) for layout in self._all_reads(ref)]
 
+    def carried(self, index: int, position: int, opened: Iterable[str]) -> Layout:
+        """The layout of a carry of a repetition, outside all loops not opened: as its body reads it."""
+        node = self.graph.nodes[index]
+        return outside_all(self.reads(index, position)[0], opened).stored(node.results[position].shape, self.mesh)
+
     def _consumers(self, ref: Ref) -> Iterator[tuple[tuple[int, int], list[Layout]]]:
         """Node and operand of every consumer, those under another name too, and what it wants."""
         for index, position in self._users.get(ref, ()):
@@ -151,6 +156,9 @@ class Demands:
         if isinstance(node, Loop):
             body = self.bodies[index]
             inside = body._all_reads(Ref(position, 0))
+            if not inside and position < node.carries:
+                # Nothing reads it: it lies as what each turn puts in its place.
+                inside = [body.made(body.graph.outputs[position][1])]
             slot = position - node.carries
             if 0 <= slot < len(node.axes):
                 at = node.axes[slot]

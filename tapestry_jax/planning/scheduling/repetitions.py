@@ -44,8 +44,7 @@ def schedule_repetition(demands: Demands, index: int, frame: Frame, run: RunBody
         ref = demands.source(operand)
         home = frame.layout_of(ref)
         if position < node.carries:
-            wanted = body.wanted(Ref(position, 0), frame.opened)
-            layouts[position] = wanted[0] if wanted else Layout.whole(len(home.cuts))
+            layouts[position] = demands.carried(index, position, frame.opened)
             take = frame.convert if stage is None else frame.enter
             operands.append(take(ref, layouts[position], spread(layouts[position].axes), reader))
             continue

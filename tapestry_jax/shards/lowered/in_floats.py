@@ -51,6 +51,8 @@ def holds_in_floats(graph: Graph, traced: Any, closed: Any, shapes: Sequence[Seq
 def padded(array: Any, shape: Sequence[int]) -> Any:
     """As it is stored: padding holds copies of the last cells."""
     widths = [(0, size - own) for size, own in zip(shape, array.shape, strict=True)]
+    if not any(more for _, more in widths):
+        return array  # numbers without axes among them, which `np.pad` does not take
     return np.pad(array, widths, mode="edge") if array.size else np.zeros(shape, array.dtype)
 
 

@@ -103,7 +103,8 @@ class MadeOf(Meaning):
     def either(self, cases: Sequence[Any], chosen: Any) -> Any:
         """What decides, and all of the cases."""
         sets = [np.broadcast_to(_sets(each), cases[0].shape) for each in cases]
-        return reduce(np.bitwise_or, sets, np.full(cases[0].shape, _all(_sets(chosen)), object))
+        found = reduce(np.bitwise_or, sets, np.full(cases[0].shape, _all(_sets(chosen)), object))
+        return _shaped(found, cases[0].shape)
 
 
 def _found(equation: Any, name: str, avals: Sequence[Any], row: list[Any]) -> list[Any] | None:

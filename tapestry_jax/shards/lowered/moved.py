@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NoReturn
 
+import numpy as np
+
 from combinators.errors import PlanError, message
 from combinators.frozen import dataclass
 from combinators.index_space.tensor_type import TensorType
@@ -85,7 +87,7 @@ def take_move(shared: Shared, step: Move, source: Piece, result: Piece, kind: Te
         elif how == "neighbours" and (axis := next(near, None)) is not None:
             _take_neighbours(*axis, shared, queue)
         elif how == "all-gather":
-            _take_gather(lies, queue)
+            _take_gather(lies, queue, is_complex=np.issubdtype(kind.dtype, np.complexfloating))
         elif how == "all-to-all":
             _take_exchange(lies, wanted, step, kinds, queue)
     for number, (got, want) in enumerate(zip(lies, wanted, strict=True)):
@@ -106,15 +108,16 @@ def _take_slice(
         lies[dim] += got.axes
 
 
-def _take_gather(lies: list[list[str]], queue: Queue) -> None:
+def _take_gather(lies: list[list[str]], queue: Queue, *, is_complex: bool) -> None:
     got = queue.sent[0] if queue.sent else None
     if got is None or got.kind != "gather":
         queue.take("gather", sorted({axis for axes in lies for axis in axes}), "gathers")
         return
     queue.sent.pop(0)
     dim = got.dims[0] - queue.leading
-    # Complex numbers are gathered along a new outermost axis.
     ends = [n for n in range(len(lies)) if tuple(lies[n][-len(got.axes) :]) == got.axes]
+    if is_complex and dim == 0 and ends:
+        (dim,) = ends  # the axis of complex numbers that is gathered is outermost while it is
     if dim not in ends:
         told = f"the pieces lie {', '.join(map(_told, lies))}"
         refuse(queue.path, f"gathers along axis {dim} over ({', '.join(got.axes)}), which does not lie so", told)

@@ -194,6 +194,25 @@ def test_until_gradients_are_those_of_the_equation(options: dict[str, Any]) -> N
     assert int(program(A, B)[1]) == int(affine()(A, B)[1])
 
 
+def test_until_what_a_step_hands_on_is_a_parameter_of_its_fixed_point() -> None:
+    """Once its derivative was 0, since it is carried: as the first state has none."""
+
+    def step(x: Any, a: Any, b: Any) -> Any:
+        return MATVEC(a, x.rename(i="j")) + b, a, b
+
+    @tp.program("i j, i -> i")
+    def carrying(a: Any, b: Any) -> Any:
+        loop = tp.iterate(step, until=tp.unchanged(atol=1e-6), at_most=40, derivative="implicit", terms=30)
+        return loop(0 * b, a, b).state[0]
+
+    def solution(a: Any, b: Any) -> Any:
+        return (jnp.linalg.solve(jnp.eye(6) - a, b) ** 2).sum()
+
+    ours = in_numpy(jax.grad(lambda a, b: (carrying(a, b) ** 2).sum(), (0, 1)))(A, B)
+    for left, right in zip(ours, in_numpy(jax.grad(solution, (0, 1)))(A, B), strict=True):
+        np.testing.assert_allclose(left, right, rtol=1e-4, atol=1e-5)
+
+
 def test_until_unrolled_gradients_stay_numbers_where_the_end_has_none() -> None:
     def step(x: Any) -> Any:
         return x - tp.Map(jnp.sqrt)(x)  # ends at 0, where the square root has no slope

@@ -77,6 +77,21 @@ def test_drawn_plans_that_were_alarms_are_none(pair: str) -> None:
     plan.shards().verify_lowered(plan.compile().jaxpr(), cells=True)
 
 
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.complex64], ids=lambda each: each.__name__)
+def test_what_is_gathered_along_an_inner_axis_is_no_alarm(dtype: Any) -> None:
+    """Complex numbers are gathered with this axis in front, which was taken for another one."""
+    kind = tp.TensorType({"a": 5, "b": 6}, dtype)
+    plan = tp.plan(tp.trace(negative, kind), tp.mesh(data=4), {"b": "data"})
+    plan.shards().verify_lowered(plan.compile().jaxpr(), cells=True)
+
+
+def test_numbers_beside_arrays_are_followed() -> None:
+    """`np.pad`, by which arguments are padded, takes no array without axes."""
+    scaled = tp.Map(jnp.multiply, "a b, -> a b")
+    plan = tp.plan(tp.trace(scaled, *types({"a": 5, "b": 2}, {})), tp.mesh(data=4), {"a": "data"})
+    plan.shards().verify_lowered(plan.compile().jaxpr(), cells=True)
+
+
 def test_a_ring_behind_a_scan_whose_totals_are_found_first_sends_once(monkeypatch: pytest.MonkeyPatch) -> None:
     # The pass for totals runs none of it, and is held against what is left.
     scanned, product = tp.scan(tp.aggregators.Sum(), "t c -> t c", over="t"), tp.einsum("t c, c d -> t d")
