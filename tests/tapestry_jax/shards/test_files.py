@@ -145,7 +145,7 @@ def test_random_damage_is_read_proved_or_refused() -> None:
 
 
 def test_blocks_that_nobody_has_proved_are_run_and_priced_or_refused() -> None:
-    """What a file says is proved before numbers are given, and a price needs no proof: another error than ours is none."""
+    """What a file says is proved before numbers are given; a price needs no proof. No error is another than ours."""
     rng, refused = Random(5), 0
     for name in ("megatron", "scan", "periodic", "pipeline"):
         stored, graph = json.loads(shards_of(name).to_json()), plan_of(name).graph
