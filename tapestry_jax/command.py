@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
 import importlib.metadata
-import os
 import re
 import sys
 from collections.abc import Sequence
 from typing import Any
 
-from combinators.errors import TapestryError
+from combinators.errors import TapestryError, message
+from tapestry_jax.outputs import RefusedError, give_up, open_outputs, tell
 
 _COMMANDS = {
     "explain": "where a plan places every operation, what it computes and what it sends",
@@ -43,6 +44,7 @@ _REMEDIES = (
     ),
 )
 """What remedies have one write in a program, and what says it at the command line."""
+_NO_ANSWER = 2
 INTERRUPTED = 130
 """The exit status of a command that was interrupted, as shells have it: 128 and the number of the signal."""
 
@@ -55,24 +57,43 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Returns:
       The exit status: 0 where every law, or prediction, held or was not checked, 1 where one failed or none could be
-      checked, where plans differ, or an exception is cheaper; 2 where the question cannot be read or asked, 130 where
-      it was interrupted.
+      checked, where plans differ, or an exception is cheaper; 2 where the question cannot be read, asked, or answered
+      to where the answer goes, 130 where it was interrupted.
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
+    is_process = arguments is None
+    if is_process:
+        open_outputs()
+    try:
+        return _answered(words, is_process=is_process)
+    except TapestryError as error:
+        tell(_at_the_command_line(str(error)))
+    except KeyboardInterrupt:
+        tell("tapestry: interrupted")
+        return INTERRUPTED
+    except (RefusedError, BrokenPipeError) as error:
+        give_up(refused=True)
+        # Whoever read the output, as `head` does, wants no more of it.
+        if error.errno != errno.EPIPE:
+            remedy = "Look whether there is room where it goes, then ask again."
+            tell(message("tapestry: the answer cannot be written.", str(error), remedy=remedy))
+    except Exception as error:
+        if not is_process:
+            raise
+        # Python would end with 1, which says that a proof has failed, or that plans differ.
+        sys.excepthook(type(error), error, error.__traceback__)
+    give_up(refused=False)
+    return _NO_ANSWER
+
+
+def _answered(words: Sequence[str], *, is_process: bool) -> int:
     try:
         chosen = parser(words).parse_args(words)
-        status = int(_module(chosen.command).run(chosen, is_process=arguments is None))
-        sys.stdout.flush()
-    except TapestryError as error:
-        sys.stderr.write(f"{_at_the_command_line(str(error))}\n")
-        return 2
-    except KeyboardInterrupt:
-        sys.stderr.write("tapestry: interrupted\n")
-        return INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read the output, as `head` does, wants no more of it; nor may Python complain when it ends.
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123, it stays open to the end
-        return 2
+    except SystemExit:
+        sys.stdout.flush()  # the page of `--help`, while it can still be told that nobody has got it
+        raise
+    status = int(_module(chosen.command).run(chosen, is_process=is_process))
+    sys.stdout.flush()
     return status
 
 
@@ -93,7 +114,7 @@ def parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
         prog="tapestry",
         description="Tensor programs, planned; and the laws that carry them.",
         epilog="exit status: 0 all held, 1 a law or prediction failed, plans differ, or an exception is cheaper, "
-        "2 the question cannot be read, 130 interrupted",
+        "2 the question cannot be read or answered, 130 interrupted",
     )
     made.add_argument("--version", action="version", version=f"tapestry-jax {_version()}")
     commands = made.add_subparsers(dest="command", required=True)

@@ -16,6 +16,7 @@ from combinators.graphs.graph import Graph
 from combinators.graphs.key import node_marks
 from combinators.index_space.tensor_type import TensorType
 from combinators.stored.json import (
+    check_length,
     check_storable,
     checksum,
     entries,
@@ -85,7 +86,7 @@ def plan_to_json(graph: Graph, mesh: Any, asked: Asked) -> str:
         # For people alone: they say where another graph differs. Nothing is decided by them.
         "marks": [marks[start : start + _MARKS] for start in range(0, len(marks), _MARKS)],
     }
-    return json.dumps(stored, indent=1)
+    return check_length(json.dumps(stored, indent=1), "the plan", PlanError)
 
 
 def plan_from_json(text: str, graph: Graph, mesh: Any, make: Make[Made]) -> Made:

@@ -57,6 +57,7 @@ def graph_to_json(graph: Graph) -> str:
       KernelError: when a kernel, a monoid or an aggregator has no public name.
       GraphError: when no file may be as large, or as deeply nested.
     """
+    _check_labels(graph, graph)
     content = _graph_to_json(graph, 0)
     text = json.dumps(_FILE.seal(content))
     if len(text) > LARGEST_TEXT:
@@ -102,13 +103,30 @@ def _read(text: str, reader: _Reader) -> Graph:
     return graph
 
 
-def _unstorable(graph: Graph, problem: str) -> GraphError:
-    return GraphError(
-        message(f"`{shown(graph.name)}` cannot be stored.", problem, remedy="Store its parts: graph.subgraph(path).")
-    )
+def _unstorable(graph: Graph, problem: str, remedy: str = "Store its parts: graph.subgraph(path).") -> GraphError:
+    return GraphError(message(f"`{shown(graph.name)}` cannot be stored.", problem, remedy=remedy))
 
 
 # Writing
+
+
+def _check_labels(graph: Graph, within: Graph) -> None:
+    """Refuse names that the reader would refuse, those in loops too.
+
+    Raises:
+      GraphError: for the first of them.
+    """
+    labels = [graph.name, *graph.suggested, *(name for name, _ in (*graph.outputs, *graph.named))]
+    for node in graph.nodes:
+        labels.append(node.name if isinstance(node, Input) else node.path)
+        if isinstance(node, Apply | Rename):
+            labels += [name for pair in node.names for name in pair]
+        if isinstance(node, Loop):
+            _check_labels(node.body, within)
+    longest = max(labels, key=len)
+    if len(longest) > _LONGEST_LABEL:
+        told = f"the name `{shown(longest)}` has {len(longest)} characters, names in files at most {_LONGEST_LABEL}"
+        raise _unstorable(within, told, "Give it a shorter name.")
 
 
 def _graph_to_json(graph: Graph, depth: int) -> dict[str, Any]:
@@ -157,7 +175,17 @@ def _node_to_json(node: Node, depth: int) -> dict[str, Any]:
 
 
 def type_to_json(kind: TensorType) -> dict[str, Any]:
-    """Turn the type of a tensor into what the `json` module writes."""
+    """Turn the type of a tensor into what the `json` module writes.
+
+    Raises:
+      GraphError: for axes that the reader would refuse.
+    """
+    longest = max(map(len, filter(None, kind.names)), default=0)
+    if kind.ndim > _MOST_AXES or longest > _LONGEST_LABEL or max(kind.shape, default=0) >= _LARGEST_SIZE:
+        told = f"it has {kind.ndim} axes, of {max(kind.shape)} cells and names of {longest} characters at most"
+        bounds = f"a file holds {_MOST_AXES} axes, of less than {_LARGEST_SIZE} cells and {_LONGEST_LABEL} characters"
+        remedy = "Give it fewer or smaller axes, or shorter names."
+        raise GraphError(message("a type cannot be stored.", told, bounds, remedy=remedy))
     dims = [[name, size] for name, size in zip(kind.names, kind.shape, strict=True)]
     return {"dtype": encode(kind.dtype)["$dtype"], "dims": dims}
 

@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import json
 import re
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from combinators.errors import FormatError, GraphError, TapestryError, message, spelt
@@ -20,6 +20,7 @@ DEEPEST = 128  # lists and objects inside each other
 LONGEST_STRING = 2**16  # characters
 LARGEST_INTEGER = 2**64  # in magnitude, exclusive: seeds are 64 bits wide
 _LONGEST_LINE, _MOST_LINES = 400, 20  # of an error
+_LONGEST_WAY = 200
 REMEDY = "Restore the file from what `to_json` wrote."
 
 NOT_PRINTABLE = "holds line breaks or control characters"
@@ -89,34 +90,69 @@ def unprintable(content: Any) -> tuple[str, str] | None:
 
     Files are written and read without: `print(graph)`, errors and reports show names as they are.
     """
-    waiting: list[tuple[Any, Any]] = [(content, None)]
-    while waiting:
-        part, way = waiting.pop()
-        if isinstance(part, str):
-            if not part.isprintable():
-                return _spelled(way), part
-        elif isinstance(part, dict):
-            items = cast("dict[str, Any]", part)
-            waiting.extend((item, (way, key)) for key, item in reversed(items.items()))
-            waiting.extend((key, way) for key in items)
-        elif isinstance(part, list | tuple):
-            items = cast("Sequence[Any]", part)
-            waiting.extend((items[at], (way, at)) for at in range(len(items) - 1, -1, -1))
-    return None
+    found = (part for part in _parts(content) if isinstance(part[0], str) and not part[0].isprintable())
+    part, way, _ = next(found, (None, None, 0))
+    return None if part is None else (_spelled(way), part)
 
 
 def check_storable(content: Any, what: str, error: type[TapestryError] = GraphError) -> None:
-    """Refuse to write what `read_json` would refuse to read.
+    """Refuse to write what `read_json` would refuse to read: bounds of files are those of what is written, too.
+
+    Args:
+      content: what will stand in an object of the file.
+      what: it is, as an error names it.
+      error: its class.
 
     Raises:
-      TapestryError: of the class `error`, where a string is not printable.
+      TapestryError: for what is not printable, or beyond a bound; where it is, and which.
     """
-    if (place := unprintable(content)) is not None:
-        where, got = place
-        remedy = "Give it a name without line breaks and control characters."
-        raise error(
-            message(f"{what} cannot be stored{where}", f"it {NOT_PRINTABLE}", f"got {spelt(got, 120)}", remedy=remedy)
-        )
+    for part, way, depth in _parts(content):
+        told, remedy = "", "Leave it out, or write it another way."
+        match part:
+            case str() if not part.isprintable():
+                told, remedy = f"it {NOT_PRINTABLE}", "Give it a name without line breaks and control characters."
+            case str() if len(part) > LONGEST_STRING:
+                told, remedy = (
+                    f"it has {len(part)} characters, a file at most {LONGEST_STRING}",
+                    "Give it a shorter name.",
+                )
+            case int() if abs(part) >= LARGEST_INTEGER:
+                told = f"it is no integer below 2**64 in magnitude, as those of files are: {spelt(part)}"
+            case dict() | list() | tuple() if depth + 1 >= DEEPEST:
+                told, remedy = f"it is nested deeper than {DEEPEST} levels", "Nest it less deeply."
+            case _:
+                continue
+        got = [f"got {spelt(part, 120)}"] if isinstance(part, str) else []
+        where = _spelled(way)
+        where = where if len(where) <= _LONGEST_WAY else f"{where[:_LONGEST_WAY]}..."
+        raise error(message(f"{what} cannot be stored{where}", told, *got, remedy=remedy))
+
+
+def check_length(text: str, what: str, error: type[TapestryError]) -> str:
+    """A text that will be written, where it is no longer than what is read.
+
+    Raises:
+      TapestryError: of the class `error`, where it is.
+    """
+    if len(text) <= LARGEST_TEXT:
+        return text
+    told = f"it takes {len(text)} characters, a file at most {LARGEST_TEXT}"
+    raise error(message(f"{what} cannot be stored", told, remedy="Store a smaller program, or a part of this one."))
+
+
+def _parts(content: Any) -> Iterator[tuple[Any, Any, int]]:
+    """Every part of parsed JSON, keys too, in the order of the text: it, the way to it, and how many parts it is in."""
+    waiting: list[tuple[Any, Any, int]] = [(content, None, 0)]
+    while waiting:
+        part, way, depth = waiting.pop()
+        yield part, way, depth
+        if isinstance(part, dict):
+            items = cast("dict[str, Any]", part)
+            waiting.extend((item, (way, key), depth + 1) for key, item in reversed(items.items()))
+            waiting.extend((key, way, depth + 1) for key in items)
+        elif isinstance(part, list | tuple):
+            items = cast("Sequence[Any]", part)
+            waiting.extend((items[at], (way, at), depth + 1) for at in range(len(items) - 1, -1, -1))
 
 
 def checksum(content: Any, separators: tuple[str, str] | None = (",", ":")) -> str:

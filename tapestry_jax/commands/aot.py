@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from combinators.errors import TapestryError, message
+from combinators.stored.whole import told, write_whole
 from tapestry_jax.aot.topology import topology
 from tapestry_jax.commands.planned import piece_plan
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
@@ -82,8 +83,7 @@ def _check_place(path: str) -> None:
 
 def _write(path: str, text: str) -> None:
     try:
-        Path(path).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise TapestryError(
-            message(f"tapestry aot: the program cannot be written to {path}", str(error), remedy="Name another file.")
-        ) from error
+        write_whole(path, text)
+    except (OSError, ValueError) as error:
+        headline = f"tapestry aot: the program cannot be written to {path!r:.200}"
+        raise TapestryError(message(headline, told(error), remedy="Name another file.")) from error

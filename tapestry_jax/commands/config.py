@@ -54,9 +54,9 @@ def read_config(path: str, loop: Callable[..., Any], command: str) -> TrainConfi
     """
     try:
         said = tomllib.loads(read_file(path, command, "Name a file in TOML."))
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # integers of too many digits, and tables too deep, raise their own
         raise TapestryError(
-            message(f"{command}: {spelt(path, 200)} is no TOML.", str(error), remedy=_REMEDY)
+            message(f"{command}: {spelt(path, 200)} is no TOML.", str(error)[:300], remedy=_REMEDY)
         ) from error
     wrong = _unknown(said, _KEYS, "")
     wrong += [
@@ -90,7 +90,10 @@ def _function(named: str, folder: Path, command: str) -> Callable[..., Any]:
 
 def _misfits(where: str, said: Mapping[str, Any], function: Callable[..., Any], ours: Iterable[str] = ()) -> list[str]:
     """What of a table is not an argument of a function, in words."""
-    parameters = inspect.signature(function).parameters
+    try:
+        parameters = inspect.signature(function).parameters
+    except ValueError:  # of some classes and functions that are written in C nobody knows
+        return [f"`make`: nothing tells what arguments {spelt(function, 60)} takes"]
     known = {name: each for name, each in parameters.items() if each.kind in _PARAMETERS and name not in ours}
     takes_any = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
     wrong = [] if takes_any else _unknown(said, known, f"{where}.")

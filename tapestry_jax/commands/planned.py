@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import inspect
-import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from combinators.errors import TapestryError, message, spelt
 from combinators.graphs.graph import Graph
-from combinators.stored.json import LARGEST_TEXT
+from combinators.stored.whole import read_whole
 from tapestry_jax.commands.piece import imported_piece, made_piece
 from tapestry_jax.plan import Plan
 
@@ -216,16 +215,10 @@ def read_file(path: str, command: str, remedy: str = _WRITTEN) -> str:
       TapestryError: when it is no file, no text, or too large to be one of ours.
     """
     try:
-        found = Path(path).stat()
-        if not stat.S_ISREG(found.st_mode):
-            raise _unread(command, path, "it is no file", remedy)
-        # In UTF-8 a character is at most four bytes.
-        if found.st_size > 4 * LARGEST_TEXT:
-            told = f"it has {found.st_size:,} bytes, at most {4 * LARGEST_TEXT:,} are read"
-            raise _unread(command, path, told, remedy)
-        return Path(path).read_text(encoding="utf-8")
+        return read_whole(path)
     except (OSError, ValueError) as error:
-        raise _unread(command, path, f"{type(error).__name__}: {error}", remedy) from error
+        told = str(error) if type(error) is ValueError else f"{type(error).__name__}: {error}"
+        raise _unread(command, path, told, remedy) from error
 
 
 def _unread(command: str, path: str, why: str, remedy: str) -> TapestryError:

@@ -12,6 +12,7 @@ from typing import Any
 from jax.sharding import AbstractMesh
 
 from combinators.errors import TapestryError, message, spelt
+from combinators.stored.whole import told, write_whole
 from tapestry_jax.commands.planned import answer_words, check_not_read, is_piece, machine_words, read_graph, read_plan
 from tapestry_jax.commands.why import read_wanted
 from tapestry_jax.plan import Plan
@@ -89,7 +90,7 @@ def run(chosen: argparse.Namespace, *, is_process: bool) -> int:
             )
         )
     graph, mesh = read_graph(chosen.source, chosen, _COMMAND, _NOT_A_PLAN), read_mesh(chosen.mesh)
-    path = Path(chosen.output) if chosen.output else _beside(chosen.source)
+    path = _beside(chosen.source) if chosen.output is None else Path(chosen.output)
     # Before the search, which may take long.
     if not path.parent.is_dir():
         raise _unwritten(path, "there is no such folder")
@@ -164,9 +165,9 @@ def _amount(text: str | None) -> int | str | None:
 
 def _write(path: Path, text: str) -> None:
     try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise _unwritten(path, str(error)) from error
+        write_whole(path, text)
+    except (OSError, ValueError) as error:
+        raise _unwritten(path, told(error)) from error
 
 
 def _unwritten(path: Path, why: str) -> TapestryError:

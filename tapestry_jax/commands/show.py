@@ -37,7 +37,7 @@ def run(chosen: argparse.Namespace, *, is_process: bool) -> int:
     del is_process
     plan = chosen_plan(chosen)
     beside = Path(chosen.plan) if chosen.graph is not None else Path("plan.json")
-    path = chosen.output or beside.with_suffix(".html")
+    path = beside.with_suffix(".html") if chosen.output is None else chosen.output
     check_not_read(path, [chosen.plan, chosen.graph], "tapestry show")
     page = plan.show(path, chosen.machine, grad=chosen.grad, memory=chosen.memory, open=chosen.open)
     sys.stdout.write(f"{json.dumps({'show': 1, 'page': str(page)}) if chosen.json else page}\n")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import sys
-from contextlib import suppress
 from typing import IO, TextIO
+
+from tapestry_jax.outputs import tell, to_nowhere
 
 _LONGEST = 2**16  # bytes of a line that are held back
 _AT_ONCE = 2**16
@@ -62,16 +62,5 @@ class Lines:
             self._sink.flush()
         except OSError as error:
             # Nor does a full disk, or a reader who has gone: the job goes on, and its lines are lost.
-            _to_nowhere(self._sink)
-            with suppress(OSError):
-                sys.stderr.write(f"tapestry launch: lines are lost from here on: {error.strerror}\n")
-                sys.stderr.flush()
-
-
-def _to_nowhere(sink: TextIO) -> None:
-    """Lead an output to where everything may be written, also what Python would write of it at its end."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(nowhere, sink.fileno())
-    finally:
-        os.close(nowhere)
+            to_nowhere(self._sink)
+            tell(f"tapestry launch: lines are lost from here on: {error.strerror}")

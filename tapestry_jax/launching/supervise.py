@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import sys
 import tempfile
 import threading
 import time
@@ -15,6 +14,7 @@ from types import FrameType
 from combinators.frozen import dataclass
 from tapestry_jax.launching.group import Group, Rank
 from tapestry_jax.launching.launch import STUCK, Launch
+from tapestry_jax.outputs import tell
 
 _AFTER_A_DEATH = 2.0  # seconds at most that the others have: they wait for one that is gone
 _TO_SAY_WHERE = 3.0  # seconds at most that a stuck rank has to print where it stands
@@ -139,5 +139,4 @@ def _heard() -> Generator[_Stop]:
 
 
 def _tell(text: str) -> None:
-    sys.stderr.write(f"tapestry launch: {text}\n")
-    sys.stderr.flush()
+    tell(f"tapestry launch: {text}")

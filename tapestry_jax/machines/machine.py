@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import fields
+from itertools import pairwise
 from typing import Any, cast
 
 from combinators.arguments import is_real
@@ -84,13 +86,34 @@ class Machine:
         for table in self.tables:
             numbers = [number for point in table.points for number in point]
             if not table.points or not all(math.isfinite(number) and number >= 0 for number in numbers):
-                raise MeshError(
-                    message(
-                        f"a table of the machine `{self.name}` holds no times",
-                        f"{table.kind} over {'+'.join(table.axes)}: got {spelt(table.points)}",
-                        remedy="Give at least one point of bytes and seconds, all finite.",
-                    )
-                )
+                raise self._untimed(table, "Give at least one point of bytes and seconds, all finite.")
+            if any(first > second for (first, _), (second, _) in pairwise(table.points)):
+                raise self._untimed(table, "Give its points by ascending bytes.")
+        self._check_shares()
+        self._check_once()
+
+    def _untimed(self, table: Table, remedy: str) -> MeshError:
+        told = f"{table.kind} over {'+'.join(table.axes)}: got {spelt(table.points)}"
+        return MeshError(message(f"a table of the machine `{self.name}` holds no times", told, remedy=remedy))
+
+    def _check_shares(self) -> None:
+        """More than all of a bandwidth is not reached, and no more than all of a transfer passes beside computing."""
+        shares = {f"hides, {kind}": figure for kind, figure in self.hides}
+        shares |= {} if self.reached is None else {"reached": self.reached}
+        for place, figure in shares.items():
+            if figure.value > 1:
+                headline = f"a share of the machine `{self.name}` is more than all"
+                remedy = "Give a share of 1 at most."
+                raise MeshError(message(headline, f"{place}: got {spelt(figure.value)}", remedy=remedy))
+
+    def _check_once(self) -> None:
+        """Of two figures for one thing nobody knows which is meant."""
+        told = [f"matmul of {dtype}" for dtype, _ in self.matmul] + [f"hides, {kind}" for kind, _ in self.hides]
+        told += [f"the table of {table.kind} over {'+'.join(sorted(table.axes))}" for table in self.tables]
+        twice = [name for name, times in Counter(told).items() if times > 1]
+        if twice:
+            remedy = "Leave one of them."
+            raise MeshError(message(f"the machine `{self.name}` says something twice", *twice, remedy=remedy))
 
     def figures(self) -> Iterator[tuple[str, Figure]]:
         """Every figure with its place and unit."""

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields
 from typing import Any, cast
 
-from combinators.errors import FormatError, TapestryError, message
+from combinators.errors import FormatError, PlanError, TapestryError, message
 from combinators.graphs.json import type_from_json, type_to_json
 from combinators.operations.json import operation_from_json, operation_to_json
-from combinators.stored.json import REMEDY, entries, listed, malformed, readable_errors, text_of
+from combinators.stored.json import REMEDY, check_length, entries, listed, malformed, readable_errors, text_of
 from combinators.stored.readable import Readable
 from combinators.stored.sealed import Sealed
 from combinators.stored.trees import tree_from_json, tree_to_json
@@ -34,13 +34,15 @@ def shards_to_json(shared: Shared, program: Program) -> str:
 
     Raises:
       KernelError: where a kernel has no public name.
+      GraphError: where a name is not printable or too long, or something is nested too deeply.
+      PlanError: when no file may be as large.
     """
     content = {
         "coordinates": [_written(each) for each in shared.coordinates],
         "operations": [operation_to_json(operation) for operation in shared.operations],
         "program": _program(program),
     }
-    return json.dumps(_FILE.seal(content), separators=(",", ":"))
+    return check_length(json.dumps(_FILE.seal(content), separators=(",", ":")), "the sharded graph", PlanError)
 
 
 def shards_from_json(text: str, allow: Sequence[str] = ()) -> tuple[Shared, Program]:

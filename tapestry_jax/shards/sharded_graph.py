@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from combinators.arguments import read_flag, read_name
-from combinators.errors import PlanError, message, spelt
+from combinators.errors import PlanError, TapestryError, message, spelt
 from combinators.frozen import dataclass
 from combinators.graphs.evaluate import check_arguments
 from combinators.graphs.graph import Graph
@@ -139,7 +139,7 @@ class ShardedGraph(Immutable):
         """Run the blocks one by one, as they are written: no mesh, no `shard_map`, no partitioner.
 
         A second way to the values of a plan, to hold the lowered program against. It is slow, and meant for small
-        tensors. Running it twice gives the same bits.
+        tensors. Running it twice gives the same bits. They are proved first, from the boxes alone.
 
         Args:
           args: arrays of true sizes, in the structure of the program's arguments.
@@ -150,13 +150,19 @@ class ShardedGraph(Immutable):
         Raises:
           GraphError: for another number or structure of arguments, or something that is not an array.
           SignatureError: for a wrong rank, size or dtype.
-          PlanError: where a block reads what its device does not have.
+          PlanError: where these blocks cannot be proved to compute what `abstract()` says, as `verify()` tells.
         """
         # Loaded by the first run: what is proved, printed and stored needs no arrays.
         from tapestry_jax.shards.run import run
 
+        assert self._is_proved  # blocks of a file that nobody has proved may give numbers, and read what is not there
         leaves = check_arguments(self.abstract(), args)
         return jax.tree.unflatten(self.program.out_tree, run(self.shared, self.program, leaves))
+
+    @cached_property
+    def _is_proved(self) -> bool:
+        self.verify()
+        return True
 
     def cost(self, machine: Any) -> Cost:
         """What one run costs on a machine, in seconds, found from the blocks alone: forwards, as they are written.
@@ -189,7 +195,9 @@ class ShardedGraph(Immutable):
         chosen = find(machine)
         try:
             return price(self.shared, self.program, chosen)
-        except MISFITS as error:  # a file that nobody has proved may say anything
+        except PlanError:
+            raise
+        except (TapestryError, *MISFITS) as error:  # a file that nobody has proved may say anything
             details = f"{type(error).__name__}: {error}"
             remedy = "Ask shards.verify(graph) what is wrong with it."
             raise PlanError(message("blocks that do not fit together have no price", details, remedy=remedy)) from error

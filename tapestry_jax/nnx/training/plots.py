@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 from combinators.arguments import read_mapping, read_number
 from combinators.errors import first_line, message, spelt
+from combinators.stored.whole import write_whole
 from tapestry_jax.nnx.training.errors import TrainingError
 from tapestry_jax.nnx.training.extras import required
 
@@ -43,11 +45,10 @@ def plot(history: Sequence[Mapping[str, float]], path: Any, levels: Any) -> None
     axes.set(xlabel="step", ylabel="loss")
     axes.grid(alpha=0.3)
     axes.legend()
-    target = Path(path)
-    partial = target.with_name(f"{target.stem}.partial{target.suffix}")
+    target, picture = Path(path), io.BytesIO()
     try:
-        figure.savefig(partial, dpi=150)
-        partial.replace(target)
+        figure.savefig(picture, format=target.suffix.removeprefix(".") or "no suffix", dpi=150)
+        write_whole(target, picture.getvalue())
     except (OSError, ValueError) as error:
         remedy = "Name a file that ends in .png, .svg or .pdf, in a folder that is there."
         raise TrainingError(

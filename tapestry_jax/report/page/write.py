@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import secrets
 import tempfile
 from pathlib import Path
 
 from combinators.errors import PlanError, message
+from combinators.stored.whole import write_whole
 
 
 def write_page(path: str | os.PathLike[str] | None, text: str, what: str = "plan.show") -> Path:
@@ -34,7 +33,7 @@ def write_page(path: str | os.PathLike[str] | None, text: str, what: str = "plan
             with os.fdopen(number, "w", encoding="utf-8") as file:
                 file.write(text)
             return Path(name)
-        return _replace(Path(path).absolute(), text)
+        return write_whole(path, text)
     except (OSError, TypeError, ValueError) as error:
         where, example = "a temporary file" if path is None else repr(path), f"{what.partition('.')[0]}.html"
         # The name in an error of the system is that of the file beside it.
@@ -46,22 +45,3 @@ def write_page(path: str | os.PathLike[str] | None, text: str, what: str = "plan
                 remedy=f"Name a file in a folder that exists and may be written to, such as {what}('{example}').",
             )
         ) from error
-
-
-def _replace(path: Path, text: str) -> Path:
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder")
-    if path.exists() and not path.is_file():
-        # A device or a pipe is written into: a file in its place would be the end of it.
-        path.write_text(text, encoding="utf-8")
-        return path
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        with beside.open("x", encoding="utf-8") as file:
-            file.write(text)
-        beside.replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            beside.unlink()
-        raise
-    return path

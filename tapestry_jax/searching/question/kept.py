@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
-import os
-import tempfile
 import warnings
 from pathlib import Path
 from typing import Any
 
 from combinators.errors import FormatError, PlanError, TapestryError, message, spelt
+from combinators.stored.whole import read_whole, write_whole
 from tapestry_jax.plan import Plan, asked_of
 from tapestry_jax.plan_json import plan_to_json
 from tapestry_jax.planning.asked import Asked
@@ -72,13 +70,11 @@ def kept(directory: Path, key: str, problem: Problem) -> Evaluated | None:
     for anew.
     """
     path = _path(directory, key)
-    if path.exists() and not path.is_file():  # a pipe would be waited for
-        return _damaged(path, "it is no file")
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_whole(path)
     except FileNotFoundError:
         return None
-    except (OSError, UnicodeError) as error:
+    except (OSError, ValueError) as error:
         return _damaged(path, str(error))
     try:
         plan = Plan.from_json(_answer(text, key), problem.graph, problem.mesh)
@@ -111,21 +107,9 @@ def _answer(text: str, key: str) -> str:
 def keep(directory: Path, key: str, plan: Plan) -> None:
     """Store a plan in one step: who reads meanwhile sees the old file, or the new one. Where it cannot, it warns."""
     try:
-        _write(directory, _path(directory, key), json.dumps({"question": key, "plan": plan.to_json()}))
+        write_whole(_path(directory, key), json.dumps({"question": key, "plan": plan.to_json()}))
     except (OSError, PlanError) as error:
         warnings.warn(f"tp.search: the plan found is not kept for the next time: {error}", stacklevel=2)
-
-
-def _write(directory: Path, path: Path, text: str) -> None:
-    handle, name = tempfile.mkstemp(dir=directory, prefix=f".{path.name[:16]}", suffix=".tmp")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        Path(name).replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            Path(name).unlink()
-        raise
 
 
 def keeps(asked: Asked, fixed: Asked) -> bool:

@@ -31,6 +31,21 @@ def results_of(step: Step) -> tuple[int, ...]:
             return (step.result,)
 
 
+def check_order(program: Program) -> None:
+    """Check that every piece is made by one step, before it is read: who follows pieces back comes to an end.
+
+    Raises:
+      ValueError: for blocks of a file that nobody has proved.
+    """
+    made: set[int] = set()
+    for step in program.steps:
+        results = results_of(step)
+        if not made.issuperset(reads_of(step)) or not made.isdisjoint(results):
+            path = getattr(step, "path", getattr(step, "name", "next"))
+            raise ValueError(f"`{path}` reads what is not made before it, or makes what is there")
+        made.update(results)
+
+
 def live_pieces(program: Program, outputs: Iterable[int]) -> frozenset[int]:
     """The pieces that these pieces are made of, they among them; nothing flows through those without a cell."""
     has_cells = [all(own.limit[0] < own.limit[1] for own in piece.box) for piece in program.pieces]

@@ -19,7 +19,7 @@ from tapestry_jax.shards.lowered.layout import is_empty
 from tapestry_jax.shards.parts import Block, Merge, Move, Present, Program, Repeat, Shared, Step
 from tapestry_jax.shards.pricing.computed import Reading, turns_of_loop
 from tapestry_jax.shards.pricing.cuts import bytes_of, mesh_of
-from tapestry_jax.shards.pricing.live import live_in_body, live_pieces
+from tapestry_jax.shards.pricing.live import check_order, live_in_body, live_pieces
 from tapestry_jax.shards.pricing.sent import Sent, scattered, sent_by_chain, sent_by_merge, sent_by_move
 
 _PUT_TOGETHER = frozenset(("all-gather", "all-to-all", "neighbours"))
@@ -76,6 +76,7 @@ class _Pricing:
 
     def add(self, program: Program, live: frozenset[int], repeat: Repeat | None = None) -> None:
         """Add what the steps of a program compute and send that make `live` pieces; of the body of a `repeat`."""
+        check_order(program)
         reading = Reading(self.shared, program, self.machine, live, repeat)
         folds: dict[tuple[int, int], int] = {}
         sent: set[Hashable] = set()

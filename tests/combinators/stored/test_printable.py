@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import pytest
 
@@ -83,6 +84,51 @@ def test_what_would_not_be_read_is_not_written(more: str):
         f"  got {graph.inputs[0].name!r}\n"
         "  Give it a name without line breaks and control characters."
     )
+
+
+def _nested(depth: int) -> Any:
+    kind: Any = tp.TensorType({"a": 3})
+    for _ in range(depth):
+        kind = [kind]
+    return tp.trace(lambda tree: tp.Map(jnp.sin)(jax.tree.leaves(tree)[0]), kind)
+
+
+def _named(name: str, of: str) -> Any:
+    kind = tp.TensorType({name if of == "axis" else "a": 3})
+    key = name if of == "key" else "x"
+    return tp.trace(lambda tree: tp.Map(jnp.sin, name=name if of == "leaf" else None)(tree[key]), {key: kind})
+
+
+BEYOND = {
+    "a long name of a leaf": (lambda: _named("n" * 4097, "leaf"), "has 4097 characters, names in files at most 4096"),
+    "a long key": (lambda: _named("n" * 70_000, "key"), "characters, names in files at most 4096"),
+    "a long name of an axis": (lambda: _named("n" * 4097, "axis"), "has 4097 characters, names in files"),
+    "a structure of many levels": (lambda: _nested(130), "it is nested deeper than 128 levels"),
+    "many axes": (lambda: tp.trace(tp.Map(jnp.sin), tp.TensorType([(None, 1)] * 65)), "it has 65 axes"),
+    "an axis without end": (lambda: tp.trace(tp.Map(jnp.sin), tp.TensorType((2**63,))), f"{2**63} cells"),
+    "a key of many digits": (
+        lambda: tp.trace(lambda tree: tp.Map(jnp.sin)(tree[2**64]), {2**64: tp.TensorType({"a": 3})}),
+        "it is no integer below 2**64 in magnitude",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BEYOND)
+def test_what_is_beyond_a_bound_of_files_is_not_written(name: str):
+    """A file that nobody can read again is none: the program is lost with the process that wrote it."""
+    make, told = BEYOND[name]
+    with pytest.raises(GraphError) as refused:
+        make().to_json()
+    assert "cannot be stored" in str(refused.value) and told in str(refused.value)
+    assert max(map(len, str(refused.value).split("\n"))) < 300
+
+
+@pytest.mark.parametrize("depth", [1, 20, 50])
+def test_what_is_within_the_bounds_is_read_again(depth: int):
+    graph = _nested(depth)
+    assert tp.Graph.from_json(graph.to_json()) == graph
+    named = _named("n" * 4000, "key")
+    assert tp.Graph.from_json(named.to_json()).to_json() == named.to_json()
 
 
 def test_readers_of_any_text_take_names_that_can_be_printed():

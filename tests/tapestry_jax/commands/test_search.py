@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -174,6 +175,29 @@ def test_the_graph_that_is_searched_is_not_written_over(ask: Any, folder: Path, 
     assert (status, told) == (2, "")
     assert "is the file that is read, and would be lost" in error
     assert (folder / "graph.json").read_text() == before
+
+
+def test_a_plan_that_cannot_be_written_whole_leaves_the_one_before(ask: Any, folder: Path):
+    """A limit of this process's own stands for a disk that is full."""
+    place, before = folder / "kept_before.json", (folder / "hand.json").read_text()
+    place.write_text(before)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    try:
+        status, told, error = ask(f"search graph.json --mesh 8 --machine h100 {FIXED} -o kept_before.json")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert (status, told, place.read_text()) == (2, "", before)
+    assert error.startswith(
+        "tapestry search: the plan cannot be written to 'kept_before.json'.\n  [Errno 27] File too large\n"
+    )
+
+
+@pytest.mark.parametrize("command", ["search graph.json --mesh 8", "show hand.json --graph graph.json"])
+def test_no_name_is_not_the_name_by_default(command: str, ask: Any):
+    """As `-o "$OUTPUT"` says where nothing is set."""
+    status, told, _ = ask(f"{command} --machine h100 --output=")
+    assert (status, told) == (2, "")
 
 
 @pytest.mark.parametrize("name", ["hand.json", "graph.json"])

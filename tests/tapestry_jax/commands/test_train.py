@@ -129,6 +129,9 @@ def test_all_that_is_wrong_is_told_at_once(said: Callable[[str], str], capsys: p
     ("text", "told"),
     [
         ("a = = 3", "'runs_of_test/run.toml' is no TOML.\n  Invalid value (at line 1, column 5)"),
+        (f"a = {'[' * 5000}", "'runs_of_test/run.toml' is no TOML.\n  maximum recursion depth exceeded"),
+        (f"a = {'9' * 5000}", "'runs_of_test/run.toml' is no TOML.\n  Exceeds the limit (4300 digits)"),
+        ('make = "builtins:dict"\n[settings]\na = 1', "`make`: nothing tells what arguments <class 'dict'> takes\n"),
         ("settings = 3", "`settings` is 3, expected a table\n  `make` is missing: package.module:function\n"),
         ('make = "runs_to_train:needs"', "does not say a run.\n  `settings.layers` is missing\n"),
         ('make = "runs_to_train:number"', "runs_to_train:number is no function.\n  got int: 3"),

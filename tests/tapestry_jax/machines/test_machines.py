@@ -62,6 +62,26 @@ def test_a_figure_that_is_no_positive_number_is_refused(value: float):
         replace(machines.H100, bandwidth=bad)
 
 
+@pytest.mark.parametrize(
+    ("other", "told"),
+    [
+        ({"hides": (("all-gather", Figure(1.5, "typed")),)}, "more than all\n  hides, all-gather: got 1.5\n"),
+        ({"reached": Figure(90.0, "percent")}, "more than all\n  reached: got 90.0\n"),
+        ({"matmul": (("int8", Figure(1e12, "a")),) * 2}, "says something twice\n  matmul of int8\n"),
+        (
+            {"tables": tuple(machines.Table("all-reduce", axes, ((1, 1),)) for axes in (("a", "b"), ("b", "a")))},
+            "says something twice\n  the table of all-reduce over a\\+b\n",
+        ),
+        ({"tables": (machines.Table("all-reduce", ("a",), ((8, 1), (4, 2))),)}, "Give its points by ascending bytes."),
+    ],
+    ids=["hidden", "reached", "twice", "tables", "descending"],
+)
+def test_a_machine_that_would_be_priced_by_chance_is_refused(other: dict[str, Any], told: str):
+    """Each was taken: a plan's price was not the span of its timeline, or one of two figures."""
+    with pytest.raises(tp.MeshError, match=told):
+        replace(machines.H100, **other)
+
+
 def test_a_table_without_times_is_refused():
     with pytest.raises(tp.MeshError, match="holds no times"):
         replace(machines.H100, tables=(machines.Table("all-gather", ("data",), ((1.0, math.nan),)),))

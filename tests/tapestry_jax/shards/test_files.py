@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import json
 from collections.abc import Callable
 from random import Random
 from typing import Any
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import tapestry_jax as tp
 from tapestry_jax.shards.sharded_graph import ShardedGraph
 from tests.tapestry_jax.shards.examples import PLANS, plan_of, shards_of
+from tests.tapestry_jax.shards.test_run import arguments
 
 HERE = ("tests.tapestry_jax.shards.examples", "tests.pairs.kernels")
 
@@ -137,6 +142,46 @@ def test_random_damage_is_read_proved_or_refused() -> None:
             except tp.TapestryError:
                 refused += 1
     assert refused > 60
+
+
+def test_blocks_that_nobody_has_proved_are_run_and_priced_or_refused() -> None:
+    """What a file says is proved before numbers are given; a price needs no proof. No error is another than ours."""
+    rng, refused = Random(5), 0
+    for name in ("megatron", "scan", "periodic", "pipeline"):
+        stored, graph = json.loads(shards_of(name).to_json()), plan_of(name).graph
+        args = arguments(graph)
+        del stored["sha256"]
+        for _ in range(25):
+            damaged = copy.deepcopy(stored)
+            _damage(damaged["content"], rng)
+            try:
+                shards = ShardedGraph.from_json(json.dumps(damaged), allow=HERE)
+            except tp.FormatError:
+                continue
+            with contextlib.suppress(tp.PlanError):
+                shards.cost("H100")
+            try:
+                got = shards.run(*args)
+            except (tp.PlanError, tp.GraphError, tp.SignatureError):
+                refused += 1
+                continue
+            if shards.abstract() == graph:
+                np.testing.assert_allclose(*map(jax.tree.leaves, (got, graph(*args))), rtol=1e-4, atol=1e-5)
+    assert refused > 20
+
+
+def test_a_piece_that_is_made_of_itself_has_no_price() -> None:
+    """A move along which a price would be looked for without an end."""
+    stored = json.loads(shards_of("scan").to_json())
+    del stored["sha256"]
+    steps = stored["content"]["program"]["steps"]
+    move = next(step for step in steps if step["step"] == "move" and step["path"] == "scan")
+    move["source"] = move["result"]
+    shards = ShardedGraph.from_json(json.dumps(stored), allow=HERE)
+    with pytest.raises(tp.PlanError, match="have no price\n  ValueError: `scan` reads what is not made before it"):
+        shards.cost("H100")
+    with pytest.raises(tp.PlanError):
+        shards.run(*arguments(plan_of("scan").graph))
 
 
 def _damage(content: Any, rng: Random) -> None:

@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 from combinators.stored.json import read_json
+from combinators.stored.whole import read_whole
 
 SUMS = "sha256.json"
 
@@ -30,7 +31,7 @@ def check_sums(folder: Path) -> None:
     """
     if not is_whole(folder):
         raise ValueError(f"{SUMS} is missing: the run ended before the checkpoint was whole, or it was removed")
-    sums = read_json((folder / SUMS).read_text(), SUMS)
+    sums = read_json(read_whole(folder / SUMS), SUMS)
     if not isinstance(sums, dict):
         raise ValueError(f"{SUMS} is damaged")
     # Names are looked up among the files that are there, and make no path: they may lead anywhere.
@@ -53,4 +54,5 @@ def mark_of(folder: Path) -> str:
 
 
 def _sum(file: Path) -> str:
-    return hashlib.sha256(file.read_bytes()).hexdigest()
+    with file.open("rb") as opened:  # which may be larger than memory
+        return hashlib.file_digest(opened, "sha256").hexdigest()
