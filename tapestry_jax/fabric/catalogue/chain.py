@@ -85,7 +85,8 @@ def link(
     before, merged = _following(sorted(known or ())), {**(known or {}), **fresh}
     after = _following(sorted(merged))
     changed = [at for at in after if at in fresh or before[at] != after[at]]
-    put_all(catalogue, BLOCKS, [_row(number, at, merged[at], after[at]) for at in changed])
+    replaced = [(number, at) for at in changed if at in before]
+    put_all(catalogue, BLOCKS, [_row(number, at, merged[at], after[at]) for at in changed], replaced)
     begins = min(merged, default=None)
     if known is not None and begins != min(known, default=None):
         [version] = rows(catalogue, VERSIONS, number)
@@ -94,7 +95,7 @@ def link(
 
 def replace_file(catalogue: Connection, found: Sequence[Row], file: str | None) -> None:
     """Let the rows of blocks name another file with the same bytes, or none, inside of a transaction."""
-    put_all(catalogue, BLOCKS, [(*row[:2], file, *row[3:]) for row in found])
+    put_all(catalogue, BLOCKS, [(*row[:2], file, *row[3:]) for row in found], found)
 
 
 def sound_rows(catalogue: Connection, number: int) -> list[Row]:

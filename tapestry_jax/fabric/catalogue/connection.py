@@ -77,11 +77,11 @@ class Connection:
             self._check_process()
             return int(self._database.execute(statement, values).lastrowid or 0)
 
-    def tell_each(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Change many rows by one statement."""
+    def tell_each(self, statement: str, rows: Sequence[Sequence[Any]]) -> int:
+        """Change many rows by one statement; how many were changed."""
         with self._told(), self._decoded(), self._turn:
             self._check_process()
-            self._database.executemany(statement, rows)
+            return max(self._database.executemany(statement, rows).rowcount, 0)
 
     @contextmanager
     def undone(self) -> Generator[None]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from tapestry_jax.fabric.catalogue.chain import replace_file, sound_rows
 from tapestry_jax.fabric.catalogue.connection import Connection
 from tapestry_jax.fabric.catalogue.reads import check_live
-from tapestry_jax.fabric.catalogue.rows import put_all
-from tapestry_jax.fabric.catalogue.seals import GARBAGE
+from tapestry_jax.fabric.catalogue.seals import GARBAGE, seal
 from tapestry_jax.fabric.tensors.records import number_from_row
 
 GENERATIONS = 16
@@ -75,7 +74,8 @@ def _throw_away(catalogue: Connection, dead: list[int]) -> None:
             users = {*str(text).split(",")}
             if file in files and str(version) in users and users <= only:
                 unused.add(file)
-    put_all(catalogue, GARBAGE, [(file,) for file in sorted(unused)])
+    statement = f"INSERT OR REPLACE INTO garbage ({GARBAGE.asked}) VALUES (?, ?)"
+    catalogue.tell_each(statement, [(file, seal(GARBAGE, (file,))) for file in sorted(unused)])
 
 
 def _forget_operations(catalogue: Connection) -> None:

@@ -7,9 +7,11 @@ add up to: SQLite compares that with what is there before anything is forgotten.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
+from combinators.errors import spelt
 from tapestry_jax.fabric.catalogue.connection import Connection
 from tapestry_jax.fabric.catalogue.seals import Row, Table, checked, seal, squares
 from tapestry_jax.fabric.tensors.records import damaged
@@ -21,11 +23,15 @@ def rows(catalogue: Connection, table: Table, *key: Any) -> list[Row]:
     """The rows of a table under the first columns of its key, in its order, each checked.
 
     Raises:
-      FormatError: where one is not as it was written.
+      FormatError: where one is not as it was written, or stands there twice.
     """
     order = ", ".join(table.columns[: table.keys])
     question = f"SELECT {table.asked} FROM {table.name} WHERE {table.key(len(key))} ORDER BY {order}"
-    return [checked(table, row, key) for row in catalogue.ask(question, key)]
+    found = [checked(table, row, key) for row in catalogue.ask(question, key)]
+    for one, other in itertools.pairwise(found):
+        if one[: table.keys] >= other[: table.keys]:
+            raise damaged(f"a row of `{table.name}` stands there twice", spelt(other, 200))
+    return found
 
 
 def all_rows(catalogue: Connection, table: Table) -> list[Row]:
@@ -46,17 +52,28 @@ def put(catalogue: Connection, table: Table, *fields: Any) -> None:
     Raises:
       FormatError: where that one is not as it was written.
     """
-    put_all(catalogue, table, [fields], rows(catalogue, table, *fields[: table.keys]) if table.is_counted else ())
+    put_all(catalogue, table, [fields], rows(catalogue, table, *fields[: table.keys]))
 
 
 def put_all(
     catalogue: Connection, table: Table, found: Sequence[Sequence[Any]], before: Sequence[Sequence[Any]] = ()
 ) -> None:
-    """Write rows, inside of a transaction, in the place of those with their keys: `before`, where they are counted."""
+    """Write rows, inside of a transaction.
+
+    Args:
+      catalogue: where.
+      table: which.
+      found: the rows.
+      before: those that they take the place of, by their keys.
+
+    Raises:
+      FormatError: where one that was there cannot be removed.
+    """
+    _remove(catalogue, table, before)
+    statement = f"INSERT INTO {table.name} ({table.asked}) VALUES ({'?, ' * len(table.columns)}?)"
+    catalogue.tell_each(statement, [(*fields, seal(table, fields)) for fields in found])
     if table.is_counted:
         _count(catalogue, table, found, before)
-    statement = f"INSERT OR REPLACE INTO {table.name} ({table.asked}) VALUES ({'?, ' * len(table.columns)}?)"
-    catalogue.tell_each(statement, [(*fields, seal(table, fields)) for fields in found])
 
 
 def drop(catalogue: Connection, table: Table, *key: Any) -> None:
@@ -65,9 +82,7 @@ def drop(catalogue: Connection, table: Table, *key: Any) -> None:
     Raises:
       FormatError: where one of them is not as it was written.
     """
-    if table.is_counted:
-        _count(catalogue, table, [], rows(catalogue, table, *key))
-    catalogue.tell(f"DELETE FROM {table.name} WHERE {table.key(len(key))}", key)
+    put_all(catalogue, table, [], rows(catalogue, table, *key))
 
 
 def check_total(catalogue: Connection, table: Table) -> None:
@@ -87,6 +102,16 @@ def _compare(catalogue: Connection, table: Table, found: Row) -> None:
     if [found] != wanted:
         counted = f"{wanted[0][0]!r:.40} were written" if wanted else "nobody knows how many were written"
         raise damaged(f"rows of `{table.name}` are lost, or are others", f"{found[0]}, and {counted}")
+
+
+def _remove(catalogue: Connection, table: Table, before: Sequence[Sequence[Any]]) -> None:
+    """Remove rows by their keys: a page that was damaged may hide one, which would then stand beside the new one."""
+    if before:
+        statement = f"DELETE FROM {table.name} WHERE {table.key(table.keys)}"
+        removed = catalogue.tell_each(statement, [row[: table.keys] for row in before])
+        if removed != len(before):
+            told = f"{removed} of {len(before)} rows of `{table.name}`"
+            raise damaged("rows that are there cannot be found again", told)
 
 
 def _count(
