@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -113,6 +115,31 @@ def test_a_finished_job_gives_its_result_again(tmp_path: Path):
     with tp.Fabric(tmp_path / "f") as fabric:
         fabric.delete("y")
     with pytest.raises(tp.TapestryError, match=r"its result is not there any more\n.*'y' was not begun"):
+        run()
+
+
+def test_a_fabric_that_was_put_back_does_not_give_another_result(tmp_path: Path):
+    """The number of a version is given again then."""
+    x = numbers(8, 3)
+    with tp.Fabric(tmp_path / "f") as fabric:
+        fabric.load("x", x, names=("row", "col"))
+    shutil.copytree(tmp_path / "f", tmp_path / "copy")
+
+    def run() -> Any:
+        with tp.Fabric(tmp_path / "f") as fabric, contextlib.closing(fabric.open("x")) as source:
+            over, sink = {"row": tp.chunks(size=4)}, fabric.create("y")
+            tp.stream(tp.Map(lambda a: a * 2), over, source, sink, checkpoint=tmp_path / "run").run().close()
+            return fabric.describe("y").version
+
+    number = run()
+    shutil.rmtree(tmp_path / "f")
+    shutil.copytree(tmp_path / "copy", tmp_path / "f")
+    with tp.Fabric(tmp_path / "f") as fabric:
+        fabric.load("y", x, names=("row", "col"))
+        assert fabric.describe("y").version == number
+    with pytest.raises(
+        tp.TapestryError, match=r"its result is not there any more\n.*y in the fabric.* was written since"
+    ):
         run()
 
 
