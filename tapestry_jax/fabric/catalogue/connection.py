@@ -141,10 +141,10 @@ class Connection:
 
     @contextmanager
     def _decoded(self) -> Generator[None]:
-        """What SQLite gives as text is text; its own messages quote what it has read, too."""
+        """What SQLite gives as text is text, as are its messages, which quote what it has read; numbers are its own."""
         try:
             yield
-        except UnicodeDecodeError as error:
+        except (UnicodeDecodeError, OverflowError) as error:
             raise self._unreadable(error) from error
 
     def _unreadable(self, error: Exception) -> FormatError:
