@@ -71,8 +71,8 @@ def _throw_away(catalogue: Connection, dead: list[int]) -> None:
     for version in dead:
         files = {row[2] for row in sound_rows(catalogue, version)} - {None}
         for file, text in catalogue.ask(_USERS, (version,)):
-            users = {*str(text).split(",")}
-            if file in files and str(version) in users and users <= only:
+            # None where the index has lost the row itself.
+            if file in files and only.issuperset(str(text).split(",")):
                 unused.add(file)
     statement = f"INSERT OR REPLACE INTO garbage ({GARBAGE.asked}) VALUES (?, ?)"
     catalogue.tell_each(statement, [(file, seal(GARBAGE, (file,))) for file in sorted(unused)])

@@ -147,19 +147,59 @@ def test_garbage_whose_name_was_damaged_is_left_where_it_is(tmp_path: Path):
     assert looked_at(tmp_path / "f")["told"] == 0
 
 
-def test_what_a_dead_session_left_stays_where_rows_are_lost(original: Path, tmp_path: Path):
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM blocks WHERE position = 38",
+        "INSERT INTO blocks SELECT 99, position, file || '9', checksum, made, NULL, 0 FROM blocks LIMIT 1",
+    ],
+)
+def test_what_a_dead_session_left_stays_where_rows_are_lost(tmp_path: Path, statement: str):
     """Nobody knows then which of its files a row had."""
     make(tmp_path / "f")
     whole = (tmp_path / "f" / FILE).read_bytes()
     [folder] = {file.parent for file in (tmp_path / "f" / "blocks").glob("*/[0-9]*")}
     (folder / "lock").touch()
     (folder / "999").touch()
-    told("DELETE FROM blocks WHERE position = 38")(tmp_path / "f" / FILE)
+    told(statement)(tmp_path / "f" / FILE)
     looked_at(tmp_path / "f")
     assert (folder / "999").exists()
     (tmp_path / "f" / FILE).write_bytes(whole)
     assert looked_at(tmp_path / "f")["told"] == 0
     assert not (folder / "999").exists()
+
+
+def test_what_is_whole_is_read_where_a_name_is_lost(tmp_path: Path):
+    """Its blocks belong to nobody then: who lets go of another tensor does not end in that, and takes nothing along."""
+    make(tmp_path / "f")
+    whole = (tmp_path / "f" / FILE).read_bytes()
+    told("DELETE FROM tensors WHERE name = 'more/z'")(tmp_path / "f" / FILE)
+    told("DELETE FROM snapshot_tensors WHERE name = 'more/z'")(tmp_path / "f" / FILE)
+    with tp.Fabric(tmp_path / "f") as fabric:
+        assert np.asarray(fabric.array("y")).tolist() == NOW["y"].tolist()
+        with pytest.raises(
+            tp.FormatError, match="rows of `tensors` are lost, or are others\n  got 3, and 4 were written"
+        ):
+            fabric.delete("x")
+        assert (fabric.read("x") == NOW["x"]).all()
+    (tmp_path / "f" / FILE).write_bytes(whole)
+    assert looked_at(tmp_path / "f")["told"] == 0
+
+
+def test_what_an_operation_read_belongs_to_it(tmp_path: Path):
+    make(tmp_path / "f")
+    told("UPDATE operation_inputs SET version = version + 1")(tmp_path / "f" / FILE)
+    with tp.Fabric(tmp_path / "f") as fabric, pytest.raises(tp.FormatError, match="a row of `operations` is not as"):
+        fabric.describe("y")
+
+
+@pytest.mark.parametrize(("one", "other"), [(b"garbage (file", b"garb\xe4ge (file"), (b"more/z", b"more\xe4z")])
+def test_what_is_no_text_is_told(tmp_path: Path, one: bytes, other: bytes):
+    make(tmp_path / "f")
+    file = tmp_path / "f" / FILE
+    file.write_bytes(file.read_bytes().replace(one, other))
+    with pytest.raises(tp.FormatError), tp.Fabric(tmp_path / "f") as fabric:
+        fabric.list()
 
 
 def test_a_tensor_that_was_damaged_is_replaced(tmp_path: Path):

@@ -212,6 +212,17 @@ def test_one_job_at_a_time_writes_a_name(fabric: tp.Fabric):
     assert fabric.describe("x").type.shape == (2, 2)
 
 
+def test_who_writes_a_name_that_another_has_begun_anew_is_told_before_a_flush(tmp_path: Path):
+    with tp.Fabric(tmp_path / "f") as fabric:
+        sink = fabric.create("x").make((8,), np.int32, chunks=(4,))
+        sink.write(((0, 2),), np.ones(2, np.int32)).result()
+        sink.flush()
+        fabric.create("x").make((8,), np.int32, chunks=(4,)).close()
+        with pytest.raises(tp.FabricError, match="'x' is being written by somebody else now"):
+            sink.write(((2, 3),), np.ones(1, np.int32)).result()
+        sink.close()
+
+
 def test_streams_read_and_write_a_fabric(fabric: tp.Fabric):
     x = numbers(12, 3).astype(np.float32)
     fabric.load("x", x, names=("row", "col"))
