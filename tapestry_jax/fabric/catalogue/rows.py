@@ -70,8 +70,9 @@ def put_all(
       FormatError: where one that was there cannot be removed.
     """
     _remove(catalogue, table, before)
-    statement = f"INSERT INTO {table.name} ({table.asked}) VALUES ({'?, ' * len(table.columns)}?)"
-    catalogue.tell_each(statement, [(*fields, seal(table, fields)) for fields in found])
+    if found:
+        statement = f"INSERT INTO {table.name} ({table.asked}) VALUES ({'?, ' * len(table.columns)}?)"
+        catalogue.tell_each(statement, [(*fields, seal(table, fields)) for fields in found])
     if table.is_counted:
         _count(catalogue, table, found, before)
 

@@ -193,7 +193,10 @@ def test_what_an_operation_read_belongs_to_it(tmp_path: Path):
         fabric.describe("y")
 
 
-@pytest.mark.parametrize(("one", "other"), [(b"garbage (file", b"garb\xe4ge (file"), (b"more/z", b"more\xe4z")])
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [(b"garbage (file", b"garb\xe4ge (file"), (b"tablegarbage", b"table\xe7arbage"), (b"more/z", b"more\xe4z")],
+)
 def test_what_is_no_text_is_told(tmp_path: Path, one: bytes, other: bytes):
     make(tmp_path / "f")
     file = tmp_path / "f" / FILE
