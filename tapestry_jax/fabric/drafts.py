@@ -12,7 +12,7 @@ from combinators.index_space.tensor_type import TensorType
 from tapestry_jax.fabric.catalogue import reads, writes
 from tapestry_jax.fabric.errors import FabricError
 from tapestry_jax.fabric.opened import Opened
-from tapestry_jax.fabric.tensors.boxes import Box, Piece, blocks_of, choose_chunks, shown
+from tapestry_jax.fabric.tensors.boxes import MOST_BLOCKS, Box, Piece, blocks_of, choose_chunks, count_of, shown
 from tapestry_jax.fabric.tensors.records import Block, Kind, Layout, Made
 
 
@@ -52,11 +52,20 @@ class Origin:
 
 
 def kind_of(opened: Opened, type: TensorType, chunks: Any = None, layout: Layout = ()) -> Kind:
-    """What a tensor of a type is in this fabric: on devices it is one block."""
+    """What a tensor of a type is in this fabric: on devices it is one block.
+
+    Raises:
+      FabricError: where it would have more blocks than have numbers.
+    """
     if opened.blocks.keeps_whole:
         return Kind(type, tuple(max(size, 1) for size in type.shape), layout)
     chosen = choose_chunks(type.shape, type.dtype.itemsize) if chunks is None else chunks
-    return Kind(type, tuple(max(min(a, b), 1) for a, b in zip(chosen, type.shape, strict=True)), layout)
+    cut = tuple(max(min(a, b), 1) for a, b in zip(chosen, type.shape, strict=True))
+    count = count_of(type.shape, cut)
+    if count >= MOST_BLOCKS:
+        told = f"{type} in blocks {cut} has {count:,}, at most {MOST_BLOCKS - 1:,}"
+        raise FabricError(message("a tensor has too many blocks", told, remedy="Give it larger chunks."))
+    return Kind(type, cut, layout)
 
 
 def write_draft(opened: Opened, name: str, kind: Kind, read: Callable[[Box], Any]) -> Draft:

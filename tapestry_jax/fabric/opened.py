@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +64,7 @@ class Opened:
 
     def cleared(self) -> None:
         """Remove the files that are garbage. Whoever is killed here leaves their names for the next one."""
-        files = [str(file) for (file,) in self.catalogue.ask("SELECT file FROM garbage")]
+        files = reads.garbage(self.catalogue)
         if files:
             self.blocks.remove(files)
             self.catalogue.tell_each("DELETE FROM garbage WHERE file = ?", [(file,) for file in files])
@@ -76,6 +76,16 @@ class Opened:
             yield
             self.changed()
         self.cleared()
+
+    @contextmanager
+    def letting_go(self) -> Generator[None]:
+        """The same for who only lets go: of a catalogue that is damaged nothing is forgotten, and the rest is read."""
+        with self.catalogue.writing():
+            yield
+            with self.catalogue.undone():
+                self.changed()
+        with suppress(FormatError):
+            self.cleared()
 
     @contextmanager
     def pinned(self, names: Sequence[str]) -> Generator[list[Version]]:
@@ -91,19 +101,21 @@ class Opened:
 
     def unpin(self, numbers: Sequence[int]) -> None:
         """Let versions go."""
-        with self.changing():
+        with self.letting_go():
             writes.unpin(self.catalogue, self.blocks.session, numbers)
 
     def close(self) -> None:
         """Let all go."""
-        if self.blocks.has_session:
-            session = self.blocks.session
-            with self.changing():
-                writes.drop_session(self.catalogue, session)
-            # Of sinks that were given up: nobody looks into the folder of a session that has ended well.
-            self.blocks.remove(_unnamed(self.catalogue, session, self.blocks.own_files()))
-        self.blocks.close()
-        self.catalogue.close()
+        try:
+            if self.blocks.has_session:
+                session = self.blocks.session
+                with self.letting_go():
+                    writes.drop_session(self.catalogue, session)
+                # Of sinks that were given up: nobody looks into the folder of a session that has ended well.
+                self.blocks.remove(_unnamed(self.catalogue, session, self.blocks.own_files()))
+        finally:
+            self.blocks.close()
+            self.catalogue.close()
 
 
 def open_fabric(path: Any, mesh: Any, allow: Sequence[str]) -> Opened:
@@ -178,13 +190,22 @@ def _sweep(opened: Opened) -> None:
     blocks, catalogue = opened.blocks, opened.catalogue
     if isinstance(blocks, FileBlocks):
         with dead_sessions(blocks.root) as dead:
-            # A dead session commits nothing more: what no row names now, none ever will.
-            for name, files in dead:
-                blocks.remove(_unnamed(catalogue, name, files))
-                with opened.changing():
-                    writes.drop_session(catalogue, name)
-                forget_lock(blocks.root, name)
-    opened.cleared()
+            # A dead session commits nothing more: what no row names now, none ever will. Rows that are lost once did.
+            known = reads.files_if_whole(catalogue) if any(files for _, files in dead) else frozenset[str]()
+            if known is not None:
+                _remove_dead(opened, blocks, dead, known)
+    with suppress(FormatError):
+        opened.cleared()
+
+
+def _remove_dead(
+    opened: Opened, blocks: FileBlocks, dead: Sequence[tuple[str, Sequence[str]]], known: frozenset[str]
+) -> None:
+    for name, files in dead:
+        blocks.remove([file for file in files if file not in known])
+        with opened.letting_go():
+            writes.drop_session(opened.catalogue, name)
+        forget_lock(blocks.root, name)
 
 
 def _unnamed(catalogue: Connection, session: str, files: Sequence[str]) -> list[str]:

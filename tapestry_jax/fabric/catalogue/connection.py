@@ -36,7 +36,7 @@ class Connection:
         self._turn = threading.RLock()
         self._process = os.getpid()
         self._depth = 0
-        with self._told(), _alone(folder):
+        with self._told(), self._decoded(), _alone(folder):
             self._database = sqlite3.connect(
                 ":memory:" if folder is None else folder / FILE,
                 timeout=PATIENCE,
@@ -67,21 +67,33 @@ class Connection:
 
     def ask(self, question: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """The rows of a question. Values go in as parameters, never as text."""
-        with self._told(), self._turn:
+        with self._told(), self._decoded(), self._turn:
             self._check_process()
             return self._database.execute(question, values).fetchall()
 
     def tell(self, statement: str, values: Sequence[Any] = ()) -> int:
         """Change rows; the number of the row that was added last."""
-        with self._told(), self._turn:
+        with self._told(), self._decoded(), self._turn:
             self._check_process()
             return int(self._database.execute(statement, values).lastrowid or 0)
 
-    def tell_each(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Change many rows by one statement."""
-        with self._told(), self._turn:
+    def tell_each(self, statement: str, rows: Sequence[Sequence[Any]]) -> int:
+        """Change many rows by one statement; how many were changed."""
+        with self._told(), self._decoded(), self._turn:
             self._check_process()
-            self._database.executemany(statement, rows)
+            return max(self._database.executemany(statement, rows).rowcount, 0)
+
+    @contextmanager
+    def undone(self) -> Generator[None]:
+        """Inside of a transaction: where the catalogue turns out to be damaged, what is done inside is undone alone."""
+        self.tell("SAVEPOINT undone")
+        try:
+            yield
+        except FormatError:
+            self.tell("ROLLBACK TO undone")
+        finally:
+            if self._database.in_transaction:
+                self.tell("RELEASE undone")
 
     def close(self) -> None:
         """Nothing is asked any more."""
@@ -125,11 +137,25 @@ class Connection:
         except sqlite3.OperationalError as error:
             raise self._operational(error) from error
         except sqlite3.DatabaseError as error:
-            remedy = "It was edited or damaged: put back a copy of the folder, or restore it."
-            raise FormatError(message(f"{self.where} cannot be read", str(error), remedy=remedy)) from error
+            raise self._unreadable(error) from error
+
+    @contextmanager
+    def _decoded(self) -> Generator[None]:
+        """What SQLite gives as text is text, as are its messages, which quote what it has read; numbers are its own."""
+        try:
+            yield
+        except (UnicodeDecodeError, OverflowError) as error:
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, error: Exception) -> FormatError:
+        remedy = "It was edited or damaged: put back a copy of the folder, or restore it."
+        told = ascii(str(error))[1:-1]
+        return FormatError(message(f"{self.where} cannot be read", f"{told:.200}", remedy=remedy))
 
     def _operational(self, error: sqlite3.OperationalError) -> TapestryError:
         text = str(error)
+        if "decode" in text:
+            return self._unreadable(error)
         if "full" in text:
             remedy = "Free some room; the fabric is as it was before."
             return FabricError(message(f"{self.where} cannot be written: the disk is full", text, remedy=remedy))

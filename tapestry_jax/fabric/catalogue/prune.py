@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from tapestry_jax.fabric.catalogue.chain import replace_file, sound_rows
 from tapestry_jax.fabric.catalogue.connection import Connection
+from tapestry_jax.fabric.catalogue.reads import check_live
+from tapestry_jax.fabric.catalogue.seals import GARBAGE, seal
 from tapestry_jax.fabric.tensors.records import number_from_row
 
 GENERATIONS = 16
@@ -25,16 +28,29 @@ reached (version, depth) AS (
 )
 SELECT version, MIN(depth) FROM reached GROUP BY version
 """
+# With the versions that have it, of each file of a version.
+_USERS = (
+    "SELECT file, (SELECT group_concat(version) FROM blocks AS other WHERE other.file = blocks.file) "
+    "FROM blocks WHERE version = ?"
+)
 
 
 def prune(catalogue: Connection) -> None:
-    """Forget, inside of a transaction of the caller; files are named in `garbage`, to be removed after it."""
+    """Forget, inside of a transaction of the caller; files are named in `garbage`, to be removed after it.
+
+    Raises:
+      FormatError: where rows that keep versions alive are lost, or not as they were written: nothing is forgotten then.
+    """
     needed = {number_from_row(version): int(depth) for version, depth in catalogue.ask(_NEEDED)}
     known = [number_from_row(version) for (version,) in catalogue.ask("SELECT number FROM versions")]
     gone = [version for version in known if version not in needed]
-    shadows = [version for version in known if needed.get(version, 0)]
+    shadows = [version for version in known if needed.get(version, 0) and _has_files(catalogue, version)]
+    if not gone and not shadows:
+        return
+    check_live(catalogue)
     _throw_away(catalogue, gone + shadows)
-    catalogue.tell_each("UPDATE blocks SET file = NULL WHERE version = ? AND file IS NOT NULL", _rows(shadows))
+    for version in shadows:
+        replace_file(catalogue, [row for row in sound_rows(catalogue, version) if row[2] is not None], None)
     for statement in (
         "DELETE FROM blocks WHERE version = ?",
         "DELETE FROM version_operations WHERE version = ?",
@@ -45,17 +61,21 @@ def prune(catalogue: Connection) -> None:
         _forget_operations(catalogue)
 
 
+def _has_files(catalogue: Connection, version: int) -> bool:
+    return bool(catalogue.ask("SELECT 1 FROM blocks WHERE version = ? AND file IS NOT NULL LIMIT 1", (version,)))
+
+
 def _throw_away(catalogue: Connection, dead: list[int]) -> None:
-    """The files that only dead versions have."""
-    if not dead:
-        return
-    files = {str(f) for v in dead for (f,) in catalogue.ask("SELECT file FROM blocks WHERE version = ?", (v,)) if f}
-    dead_set = set(dead)
-    for file in files:
-        rows = catalogue.ask("SELECT version FROM blocks WHERE file = ?", (file,))
-        users = {number_from_row(version) for (version,) in rows}
-        if users <= dead_set:
-            catalogue.tell("INSERT OR IGNORE INTO garbage (file) VALUES (?)", (file,))
+    """The files that only dead versions have. What a row or an index that was damaged names is left where it is."""
+    only, unused = {str(version) for version in dead}, set[str]()
+    for version in dead:
+        files = {row[2] for row in sound_rows(catalogue, version)} - {None}
+        for file, text in catalogue.ask(_USERS, (version,)):
+            # None where the index has lost the row itself.
+            if file in files and only.issuperset(str(text).split(",")):
+                unused.add(file)
+    statement = f"INSERT OR REPLACE INTO garbage ({GARBAGE.asked}) VALUES (?, ?)"
+    catalogue.tell_each(statement, [(file, seal(GARBAGE, (file,))) for file in sorted(unused)])
 
 
 def _forget_operations(catalogue: Connection) -> None:

@@ -5,41 +5,43 @@ from __future__ import annotations
 import sqlite3
 
 from combinators.errors import FormatError, message
+from tapestry_jax.fabric.catalogue.older import OLDER, put_back, take_out
+from tapestry_jax.fabric.catalogue.seals import COUNTED
 
-VERSION = 2
+VERSION = 3
 """Of the tables. Files of a newer one are refused."""
 APPLICATION = 0x54706146
 """What SQLite keeps in the header of our files: `TpaF`."""
+# Names are kept without numbers of rows: an index beside a table could name other rows than the table has.
 TABLES = (
-    "CREATE TABLE tensors (name TEXT PRIMARY KEY, version INTEGER NOT NULL)",
+    "CREATE TABLE tensors (name TEXT PRIMARY KEY, version INTEGER NOT NULL, seal INTEGER NOT NULL) WITHOUT ROWID",
     "CREATE TABLE versions (number INTEGER PRIMARY KEY AUTOINCREMENT, dtype TEXT NOT NULL, dims TEXT NOT NULL, "
-    "chunks TEXT NOT NULL, layout TEXT NOT NULL, made REAL NOT NULL)",
+    "chunks TEXT NOT NULL, layout TEXT NOT NULL, made REAL NOT NULL, first INTEGER, seal INTEGER NOT NULL)",
     "CREATE TABLE blocks (version INTEGER NOT NULL, position INTEGER NOT NULL, file TEXT, checksum TEXT NOT NULL, "
-    "made TEXT, PRIMARY KEY (version, position)) WITHOUT ROWID",
+    "made TEXT, following INTEGER, seal INTEGER NOT NULL, PRIMARY KEY (version, position)) WITHOUT ROWID",
     "CREATE INDEX blocks_of_file ON blocks (file)",
     "CREATE TABLE operations (number INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL, detail TEXT NOT NULL, "
-    "graph TEXT)",
+    "graph TEXT, seal INTEGER NOT NULL)",
     "CREATE TABLE operation_inputs (operation INTEGER NOT NULL, position INTEGER NOT NULL, version INTEGER NOT NULL, "
     "PRIMARY KEY (operation, position)) WITHOUT ROWID",
     "CREATE TABLE version_operations (version INTEGER NOT NULL, operation INTEGER NOT NULL, "
     "PRIMARY KEY (version, operation)) WITHOUT ROWID",
     "CREATE TABLE graphs (key TEXT PRIMARY KEY, text TEXT NOT NULL)",
-    "CREATE TABLE snapshots (name TEXT PRIMARY KEY, made REAL NOT NULL)",
+    "CREATE TABLE snapshots (name TEXT PRIMARY KEY, made REAL NOT NULL, tensors INTEGER NOT NULL, "
+    "seal INTEGER NOT NULL) WITHOUT ROWID",
     "CREATE TABLE snapshot_tensors (snapshot TEXT NOT NULL, name TEXT NOT NULL, version INTEGER NOT NULL, "
-    "PRIMARY KEY (snapshot, name)) WITHOUT ROWID",
+    "seal INTEGER NOT NULL, PRIMARY KEY (snapshot, name)) WITHOUT ROWID",
     "CREATE TABLE pins (session TEXT NOT NULL, version INTEGER NOT NULL)",
     "CREATE TABLE pending (name TEXT PRIMARY KEY, session TEXT NOT NULL, version INTEGER NOT NULL, "
-    "filled TEXT NOT NULL)",
-    "CREATE TABLE garbage (file TEXT PRIMARY KEY)",
+    "filled TEXT NOT NULL, seal INTEGER NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE garbage (file TEXT PRIMARY KEY, seal INTEGER NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE totals (of TEXT PRIMARY KEY, rows INTEGER NOT NULL, squares INTEGER NOT NULL) WITHOUT ROWID",
 )
 _KNOWN: frozenset[str] = frozenset(map(str, TABLES))
-# Of version 1, which did not say which cells were written of what is being written.
-_PENDING_1 = "CREATE TABLE pending (name TEXT PRIMARY KEY, session TEXT NOT NULL, version INTEGER NOT NULL)"
-_PENDING: str = next(statement for statement in TABLES if statement.startswith("CREATE TABLE pending"))
 
 
 def prepare(connection: sqlite3.Connection, where: str) -> None:
-    """Make the tables of a new file, and check those of an old one.
+    """Make the tables of a new file, check those of an old one, and bring those of older versions up to this one.
 
     Raises:
       FormatError: for the file of another program, of a newer version, or with tables, triggers or views that are not
@@ -52,15 +54,15 @@ def prepare(connection: sqlite3.Connection, where: str) -> None:
         known -= {"CREATE TABLE sqlite_sequence(name,seq)"}
         application = int(connection.execute("PRAGMA application_id").fetchone()[0])
         version = int(connection.execute("PRAGMA user_version").fetchone()[0])
-        if not known and not application and not version:
+        is_older = application == APPLICATION and OLDER.get(version) == known
+        if is_older or (not known and not application and not version):
+            kept = take_out(connection, version) if is_older else None
             for statement in TABLES:
                 connection.execute(statement)
+            if kept is not None:
+                put_back(connection, kept)
+            connection.executemany("INSERT OR IGNORE INTO totals VALUES (?, 0, 0)", [(each.name,) for each in COUNTED])
             connection.execute(f"PRAGMA application_id = {APPLICATION}")
-            connection.execute(f"PRAGMA user_version = {VERSION}")
-        elif (application, version, known) == (APPLICATION, 1, _KNOWN - {_PENDING} | {_PENDING_1}):
-            # What was being written there is given up.
-            connection.execute("DROP TABLE pending")
-            connection.execute(_PENDING)
             connection.execute(f"PRAGMA user_version = {VERSION}")
         else:
             _check(known, application, version, where)

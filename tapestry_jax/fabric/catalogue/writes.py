@@ -4,46 +4,65 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from tapestry_jax.fabric.catalogue import chain
 from tapestry_jax.fabric.catalogue.connection import Connection
-from tapestry_jax.fabric.tensors.records import Block, Kind, Made, kind_to_row, made_to_row
+from tapestry_jax.fabric.catalogue.rows import all_rows, drop, put, put_all, rows
+from tapestry_jax.fabric.catalogue.seals import (
+    BLOCKS,
+    OPERATIONS,
+    PENDING,
+    SNAPSHOT_TENSORS,
+    SNAPSHOTS,
+    TENSORS,
+    VERSIONS,
+    checked,
+    seal,
+)
+from tapestry_jax.fabric.tensors.records import Block, Kind, Made, kind_to_row
 
 
 def add_version(catalogue: Connection, kind: Kind, blocks: Mapping[int, Block]) -> int:
     """A new version and its blocks; its number."""
-    statement = "INSERT INTO versions (dtype, dims, chunks, layout, made) VALUES (?, ?, ?, ?, ?)"
-    number = catalogue.tell(statement, (*kind_to_row(kind), time.time()))
-    put_blocks(catalogue, number, blocks)
+    fields = (*kind_to_row(kind), time.time(), min(blocks, default=None))
+    statement = "INSERT INTO versions (dtype, dims, chunks, layout, made, first, seal) VALUES (?, ?, ?, ?, ?, ?, 0)"
+    number = catalogue.tell(statement, fields)
+    catalogue.tell("UPDATE versions SET seal = ? WHERE number = ?", (seal(VERSIONS, (number, *fields)), number))
+    chain.link(catalogue, number, blocks)
+    _note_operations(catalogue, number, [block.made for block in blocks.values()])
     return number
 
 
-def put_blocks(catalogue: Connection, number: int, blocks: Mapping[int, Block]) -> None:
-    """Blocks of a version, in the place of those that were there."""
-    rows = [(number, at, b.file, b.checksum, made_to_row(b.made)) for at, b in blocks.items()]
-    statement = "INSERT OR REPLACE INTO blocks (version, position, file, checksum, made) VALUES (?, ?, ?, ?, ?)"
-    catalogue.tell_each(statement, rows)
-    operations = {operation for block in blocks.values() for operation, _ in block.made or ()}
-    statement = "INSERT OR IGNORE INTO version_operations (version, operation) VALUES (?, ?)"
-    catalogue.tell_each(statement, [(number, operation) for operation in operations])
+def put_blocks(catalogue: Connection, number: int, blocks: Mapping[int, Block], known: Mapping[int, Block]) -> None:
+    """Blocks of a version, in the place of those that were there: `known`, as `reads.blocks` has just given them."""
+    chain.link(catalogue, number, blocks, known)
+    _note_operations(catalogue, number, [block.made for block in blocks.values()])
 
 
 def set_made(catalogue: Connection, number: int, made: Made) -> None:
     """Say how all blocks of a version came to be."""
-    catalogue.tell("UPDATE blocks SET made = ? WHERE version = ?", (made_to_row(made), number))
+    known = chain.find_all(catalogue, number)
+    chain.link(catalogue, number, {at: replace(block, made=made) for at, block in known.items()}, known)
+    _note_operations(catalogue, number, [made])
+
+
+def _note_operations(catalogue: Connection, number: int, made: Iterable[Made]) -> None:
+    operations = {operation for each in made for operation, _ in each or ()}
     statement = "INSERT OR IGNORE INTO version_operations (version, operation) VALUES (?, ?)"
-    catalogue.tell_each(statement, [(number, operation) for operation, _ in made or ()])
+    catalogue.tell_each(statement, [(number, operation) for operation in operations])
 
 
 def name_version(catalogue: Connection, name: str, number: int) -> None:
     """Let a name stand for a version."""
-    catalogue.tell("INSERT OR REPLACE INTO tensors (name, version) VALUES (?, ?)", (name, number))
+    put(catalogue, TENSORS, name, number)
 
 
 def drop_name(catalogue: Connection, name: str) -> None:
     """Let a name stand for nothing."""
-    catalogue.tell("DELETE FROM tensors WHERE name = ?", (name,))
+    drop(catalogue, TENSORS, name)
 
 
 def add_operation(
@@ -62,8 +81,10 @@ def add_operation(
       inputs: the versions that it read.
       graph: key and text of its graph; the text is None where no file holds it.
     """
-    statement = "INSERT INTO operations (kind, detail, graph) VALUES (?, ?, ?)"
-    number = catalogue.tell(statement, (kind, json.dumps(detail), None if graph is None else graph[0]))
+    fields = kind, json.dumps(detail), None if graph is None else graph[0]
+    number = catalogue.tell("INSERT INTO operations (kind, detail, graph, seal) VALUES (?, ?, ?, 0)", fields)
+    sealed = seal(OPERATIONS, (number, *fields, *inputs))
+    catalogue.tell("UPDATE operations SET seal = ? WHERE number = ?", (sealed, number))
     statement = "INSERT INTO operation_inputs (operation, position, version) VALUES (?, ?, ?)"
     catalogue.tell_each(statement, [(number, at, version) for at, version in enumerate(inputs)])
     if graph is not None and graph[1] is not None:
@@ -76,22 +97,27 @@ def replace_file(catalogue: Connection, old: Block, new: Block) -> None:
 
     Only one with the same bytes: a version never changes.
     """
-    statement = "UPDATE blocks SET file = ? WHERE file = ? AND checksum = ?"
-    catalogue.tell(statement, (new.file, old.file, old.checksum))
+    question = f"SELECT {BLOCKS.asked} FROM blocks WHERE file = ? AND checksum = ?"
+    found = [checked(BLOCKS, row) for row in catalogue.ask(question, (old.file, old.checksum))]
+    chain.replace_file(catalogue, found, new.file)
+
+
+def replace_dropped(catalogue: Connection, number: int, position: int, new: Block) -> None:
+    """The file of a block that had none any more."""
+    chain.replace_file(catalogue, rows(catalogue, BLOCKS, number, position), new.file)
 
 
 def add_snapshot(catalogue: Connection, name: str) -> None:
     """Keep all that names stand for now."""
-    catalogue.tell("INSERT INTO snapshots (name, made) VALUES (?, ?)", (name, time.time()))
-    catalogue.tell(
-        "INSERT INTO snapshot_tensors (snapshot, name, version) SELECT ?, name, version FROM tensors", (name,)
-    )
+    kept = all_rows(catalogue, TENSORS)
+    put(catalogue, SNAPSHOTS, name, time.time(), len(kept))
+    put_all(catalogue, SNAPSHOT_TENSORS, [(name, *each) for each in kept])
 
 
 def drop_snapshot(catalogue: Connection, name: str) -> None:
     """Keep it no longer."""
-    catalogue.tell("DELETE FROM snapshots WHERE name = ?", (name,))
-    catalogue.tell("DELETE FROM snapshot_tensors WHERE snapshot = ?", (name,))
+    drop(catalogue, SNAPSHOTS, name)
+    drop(catalogue, SNAPSHOT_TENSORS, name)
 
 
 def pin(catalogue: Connection, session: str, numbers: Sequence[int]) -> None:
@@ -107,13 +133,12 @@ def unpin(catalogue: Connection, session: str, numbers: Sequence[int]) -> None:
 
 def set_pending(catalogue: Connection, name: str, session: str, number: int, filled: str) -> None:
     """Say what is being written under a name, and which cells of it are written."""
-    statement = "INSERT OR REPLACE INTO pending (name, session, version, filled) VALUES (?, ?, ?, ?)"
-    catalogue.tell(statement, (name, session, number, filled))
+    put(catalogue, PENDING, name, session, number, filled)
 
 
 def drop_pending(catalogue: Connection, name: str) -> None:
     """It is written, or given up."""
-    catalogue.tell("DELETE FROM pending WHERE name = ?", (name,))
+    drop(catalogue, PENDING, name)
 
 
 def drop_session(catalogue: Connection, session: str) -> None:

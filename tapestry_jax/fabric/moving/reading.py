@@ -102,10 +102,10 @@ def _filled(
 
 
 def blocks_for(opened: Opened, version: Version, touched: Sequence[Piece]) -> list[tuple[Piece, Block | None]]:
-    """The blocks of pieces; all are asked for at once where there are many."""
+    """The blocks of pieces; those from the first to the last are asked for at once where there are many."""
     if len(touched) < 8:
         return [(piece, reads.block(opened.catalogue, version.number, piece.position)) for piece in touched]
-    found = reads.blocks(opened.catalogue, version.number)
+    found = reads.blocks(opened.catalogue, version.number, (touched[0].position, touched[-1].position))
     return [(piece, found.get(piece.position)) for piece in touched]
 
 

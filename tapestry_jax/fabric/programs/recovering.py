@@ -92,7 +92,7 @@ class Recovery:
         try:
             with opened.catalogue.writing():
                 if block.file is None:
-                    writes.put_blocks(opened.catalogue, version.number, {piece.position: new})
+                    writes.replace_dropped(opened.catalogue, version.number, piece.position, new)
                 else:
                     writes.replace_file(opened.catalogue, block, new)
         except BaseException:

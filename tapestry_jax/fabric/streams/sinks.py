@@ -175,7 +175,7 @@ class FabricSink(OfVersion):
         with opened.catalogue.writing():
             self._check_ours()
             known = reads.blocks(opened.catalogue, number)
-            writes.put_blocks(opened.catalogue, number, fresh)
+            writes.put_blocks(opened.catalogue, number, fresh, known)
             writes.set_pending(opened.catalogue, name, opened.blocks.session, number, filled)
         return known
 
@@ -211,7 +211,7 @@ class FabricSink(OfVersion):
             base = self._fresh.get(piece.position)
         before = base
         if base is None and not piece.is_all:
-            base = reads.block(self._opened.catalogue, self._version.number, piece.position)
+            base = self._named(piece)
         kind, blocks = self._version.kind, self._opened.blocks
         if piece.is_all:
             file, checksum = blocks.put(array, kind)
@@ -222,6 +222,12 @@ class FabricSink(OfVersion):
             self._fresh[piece.position] = Block(file, checksum, None)
         if before is not None and before.file:
             blocks.remove([before.file])
+
+    def _named(self, piece: Piece) -> Block | None:
+        """What the catalogue says of a block; where it has another writer by now, it says nothing of ours."""
+        with self._opened.catalogue.reading():
+            self._check_ours()
+            return reads.block(self._opened.catalogue, self._version.number, piece.position)
 
     def _lock(self, piece: Piece) -> threading.Lock:
         """Boxes that touch one block take turns."""

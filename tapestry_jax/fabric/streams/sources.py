@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from concurrent.futures import Future
 
-from tapestry_jax.fabric.catalogue import writes
+from tapestry_jax.fabric.catalogue import reads, writes
 from tapestry_jax.fabric.moving.reading import read_version
 from tapestry_jax.fabric.opened import Opened
 from tapestry_jax.fabric.streams.of_version import OfVersion, of_blocks
+from tapestry_jax.fabric.tensors.records import Version
 from tapestry_jax.storage.boxes import check_cells
 from tapestry_jax.storage.protocols import Array, Beside, Box
 
@@ -20,6 +21,10 @@ class FabricSource(OfVersion):
       name: of the tensor.
       version: which; pinned, and let go here.
     """
+
+    def __init__(self, opened: Opened, name: str, version: Version) -> None:
+        super().__init__(opened, name, version)
+        self._token = reads.token(opened.catalogue, version.number)
 
     @classmethod
     def pinned(cls, opened: Opened, name: str) -> FabricSource:
@@ -52,8 +57,8 @@ class FabricSource(OfVersion):
         return self._threads.submit(fill)
 
     def fingerprint(self) -> str:
-        """The number of the version, which is given to one content of one fabric."""
-        return f"fabric:{self._opened.where}:{self._name}:{self._version.number}"
+        """The version, and when it was made: where a copy of the fabric is put back, its number is given once more."""
+        return f"fabric:{self._opened.where}:{self._name}:{self._token}"
 
     def close(self) -> None:
         """Wait for what is under way, and let the version go."""

@@ -19,6 +19,8 @@ from tapestry_jax.storage.protocols import Box as Box
 
 BLOCK_BYTES = 8 * 2**20
 """What a block holds at most, where its tensor does not say: it is read, written and checked as a whole."""
+MOST_BLOCKS = 2**63
+"""A tensor has fewer blocks: SQLite counts no further."""
 _REMEDY = 'Write slices by the names of axes: {"batch": slice(0, 8)}; an axis that is left out is taken whole.'
 
 

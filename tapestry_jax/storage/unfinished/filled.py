@@ -15,7 +15,7 @@ from threading import Lock
 from typing import Any
 
 from combinators.errors import FormatError, message
-from combinators.stored.json import read_json
+from combinators.stored.json import checksum, read_json
 from tapestry_jax.storage.boxes import check_box, count, shape_of, told, whole
 from tapestry_jax.storage.errors import StorageError
 from tapestry_jax.storage.protocols import Array, Box
@@ -65,8 +65,9 @@ class Filled:
             return list(self._boxes)
 
     def to_json(self) -> str:
-        """As text."""
-        return json.dumps({"token": self.token, "boxes": self.boxes()})
+        """As text, with its checksum: a bit that flips in it would say of cells that they are written."""
+        content = {"token": self.token, "boxes": self.boxes()}
+        return json.dumps({**content, "checksum": checksum(content)})
 
     def check(self, where: str) -> None:
         """Refuse to take the tensor for a whole one.
@@ -91,10 +92,12 @@ def read_filled(text: str, shape: tuple[int, ...], where: str) -> Filled:
         found: Any = read_json(text, "the boxes")
     except FormatError:
         found = None
-    token = None
-    if isinstance(found, dict):  # earlier releases have the boxes alone
-        token, found = found.get("token"), found.get("boxes")
-    if not isinstance(found, list) or not isinstance(token, str | None):
+    token, is_whole = None, True
+    if isinstance(found, dict):  # earlier releases have the boxes alone, or no checksum
+        content = {"token": found.pop("token", None), "boxes": found.pop("boxes", None)}
+        is_whole = found in ({}, {"checksum": checksum(content)})
+        token, found = content["token"], content["boxes"]
+    if not isinstance(found, list) or not isinstance(token, str | None) or not is_whole:
         remedy = "Begin anew: Creation.make makes it."
         raise FormatError(message(f"what is written of `{where}` cannot be read", f"got {text:.80}", remedy=remedy))
     return Filled(shape, [check_box(each, shape, where) for each in found], token)

@@ -288,3 +288,17 @@ def test_closed_fabric_is_refused(tmp_path: Path):
     with pytest.raises(tp.FabricError, match=r"the fabric is closed\n.*\n  Open it again: with tp.Fabric\(path\)"):
         fabric.read("x")
     fabric.close()
+
+
+def test_more_blocks_than_have_numbers_are_refused(fabric: tp.Fabric):
+    many = tp.TensorType({"row": 2**40, "col": 2**23})
+    with pytest.raises(tp.FabricError) as told:
+        fabric.allocate("many", many, chunks=(1, 1))
+    assert str(told.value).startswith(
+        "a tensor has too many blocks\n  float32(row=1099511627776, col=8388608) in blocks (1, 1) has 9,2"
+    )
+    assert str(told.value).endswith("at most 9,223,372,036,854,775,807\n  Give it larger chunks.")
+    fabric.allocate("many", many, chunks=(1, 2))
+    last = {"row": slice(2**40 - 1, 2**40), "col": slice(2**23 - 1, 2**23)}
+    fabric.write("many", np.ones((1, 1), np.float32), last)
+    assert fabric.read("many", last) == 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -116,6 +118,31 @@ def test_a_finished_job_gives_its_result_again(tmp_path: Path):
         run()
 
 
+def test_a_fabric_that_was_put_back_does_not_give_another_result(tmp_path: Path):
+    """The number of a version is given again then."""
+    x = numbers(8, 3)
+    with tp.Fabric(tmp_path / "f") as fabric:
+        fabric.load("x", x, names=("row", "col"))
+    shutil.copytree(tmp_path / "f", tmp_path / "copy")
+
+    def run() -> Any:
+        with tp.Fabric(tmp_path / "f") as fabric, contextlib.closing(fabric.open("x")) as source:
+            over, sink = {"row": tp.chunks(size=4)}, fabric.create("y")
+            tp.stream(tp.Map(lambda a: a * 2), over, source, sink, checkpoint=tmp_path / "run").run().close()
+            return fabric.describe("y").version
+
+    number = run()
+    shutil.rmtree(tmp_path / "f")
+    shutil.copytree(tmp_path / "copy", tmp_path / "f")
+    with tp.Fabric(tmp_path / "f") as fabric:
+        fabric.load("y", x, names=("row", "col"))
+        assert fabric.describe("y").version == number
+    with pytest.raises(
+        tp.TapestryError, match=r"its result is not there any more\n.*y in the fabric.* was written since"
+    ):
+        run()
+
+
 def test_what_has_its_name_takes_no_box_more(tmp_path: Path):
     x = numbers(*SHAPE)
     with tp.Fabric(tmp_path / "f") as fabric:
@@ -183,6 +210,17 @@ def test_one_job_at_a_time_writes_a_name(fabric: tp.Fabric):
         two.finish()
     two.close()
     assert fabric.describe("x").type.shape == (2, 2)
+
+
+def test_who_writes_a_name_that_another_has_begun_anew_is_told_before_a_flush(tmp_path: Path):
+    with tp.Fabric(tmp_path / "f") as fabric:
+        sink = fabric.create("x").make((8,), np.int32, chunks=(4,))
+        sink.write(((0, 2),), np.ones(2, np.int32)).result()
+        sink.flush()
+        fabric.create("x").make((8,), np.int32, chunks=(4,)).close()
+        with pytest.raises(tp.FabricError, match="'x' is being written by somebody else now"):
+            sink.write(((2, 3),), np.ones(1, np.int32)).result()
+        sink.close()
 
 
 def test_streams_read_and_write_a_fabric(fabric: tp.Fabric):

@@ -109,6 +109,27 @@ def test_what_is_no_list_of_boxes_is_refused(tmp_path: Path, text: str):
         creation.again((4,), np.int32)
 
 
+def test_a_bit_that_flips_in_what_is_known_of_cells_is_told(tmp_path: Path):
+    creation = tp.create(tmp_path / "x.npy")
+    sink = creation.make((64,), np.int32)
+    sink.write(((0, 16),), np.ones(16, np.int32)).result()
+    sink.flush()
+    sink.close()
+    file = tmp_path / "x.npy.partial.filled"
+    before = file.read_bytes()
+    for at in range(len(before)):
+        for bit in range(8):
+            data = bytearray(before)
+            data[at] ^= 1 << bit
+            file.write_bytes(data)
+            try:
+                sink = creation.again((64,), np.int32)
+            except tp.FormatError:
+                continue
+            assert sink.filled.boxes() == [((0, 16),)]
+            sink.close()
+
+
 def test_tensors_without_cells_have_no_holes(tmp_path: Path):
     for name in PLACES:
         tp.create(tmp_path / name).make((0, 3), np.int32).finish().close()
