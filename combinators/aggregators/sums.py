@@ -66,8 +66,8 @@ def of_long_runs(xs: Any) -> tuple[Any, Any, Any]:
 
 
 def _statistics(sample: Any, axes: tuple[int, ...]) -> tuple[Any, Any, Any]:
-    ends = (f(sample, axis=axes, initial=end) for f, end in ((jnp.min, jnp.inf), (jnp.max, -jnp.inf)))
-    return _plain_mean(sample, axes), *ends
+    low, high = (f(sample, axis=axes, initial=end) for f, end in ((jnp.min, jnp.inf), (jnp.max, -jnp.inf)))
+    return _plain_mean(sample, axes), low, high
 
 
 def _plain_mean(sample: Any, axes: tuple[int, ...]) -> Any:
