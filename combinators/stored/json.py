@@ -7,11 +7,14 @@ largest text that is read takes less than a gigabyte once it is parsed.
 from __future__ import annotations
 
 import contextlib
+import gc
 import hashlib
 import json
 import re
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any, cast
+
+import numpy as np
 
 from combinators.errors import FormatError, GraphError, TapestryError, message, spelt
 
@@ -25,8 +28,14 @@ REMEDY = "Restore the file from what `to_json` wrote."
 
 NOT_PRINTABLE = "holds line breaks or control characters"
 
-_STRINGS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
-_BRACKETS = re.compile(r"[\[\]{}]")
+# What is once read is not given back: a text without an end would fill the memory with places to go back to.
+_STRINGS = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"')
+_LONG_NUMBER = re.compile(r"\d{20}")  # with fewer digits none reaches a bound
+_MAY_OVERFLOW = re.compile(r"\d[eE]|\d{300}")
+_SPACES = dict.fromkeys(map(ord, "\t\n\r"))
+_STEPS = np.zeros(256, np.int8)
+_STEPS[[ord(each) for each in "[{"]], _STEPS[[ord(each) for each in "]}"]] = 1, -1
+"""How much deeper a letter leads."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -63,25 +72,21 @@ def read_json(
         raise _refused(f"{what} is no text.", unread, f"got {type(text).__name__}: {spelt(text)}")
     if len(text) > LARGEST_TEXT:
         raise _refused(f"{what} is too large to be read.", remedy, f"{len(text)} characters, at most {LARGEST_TEXT}")
-    if not _is_flat_enough(text):
+    bare = _STRINGS.sub("", text)
+    if not _is_flat_enough(bare):
         raise _refused(f"{what} is nested too deeply to be read.", remedy, f"at most {DEEPEST} levels")
     try:
-        content = json.loads(
-            text,
-            parse_int=_integer,
-            parse_float=_finite,
-            parse_constant=float if any_number else _refuse_constant,
-            object_pairs_hook=_without_repeats,
-        )
+        content = _parsed(text, bare, any_number=any_number)
     except json.JSONDecodeError as error:
         headline = no_json or f"{what} is no JSON, from line {error.lineno}, column {error.colno} on: truncated?"
         raise _refused(headline, remedy, str(error)[:200]) from error
     except (ValueError, RecursionError) as error:
         raise _refused(f"{what} holds what no file of ours holds.", remedy, str(error)[:200]) from error
-    _check_strings(content, what, remedy)
-    if not any_text and (place := unprintable(content)) is not None:
-        where, got = place
-        raise _refused(f"{what}{where} {NOT_PRINTABLE}.", remedy, f"got {spelt(got, 120)}")
+    if not _is_plain(text) and any(_is_refused(found[0], any_text=any_text) for found in _STRINGS.finditer(text)):
+        _check_strings(content, what, remedy)
+        if not any_text and (place := unprintable(content)) is not None:
+            where, got = place
+            raise _refused(f"{what}{where} {NOT_PRINTABLE}.", remedy, f"got {spelt(got, 120)}")
     return content
 
 
@@ -90,9 +95,8 @@ def unprintable(content: Any) -> tuple[str, str] | None:
 
     Files are written and read without: `print(graph)`, errors and reports show names as they are.
     """
-    found = (part for part in _parts(content) if isinstance(part[0], str) and not part[0].isprintable())
-    part, way, _ = next(found, (None, None, 0))
-    return None if part is None else (_spelled(way), part)
+    found = ((part, way) for part, way in _parts(content) if isinstance(part, str) and not part.isprintable())
+    return next(((_spelled(way), part) for part, way in found), None)
 
 
 def check_storable(content: Any, what: str, error: type[TapestryError] = GraphError) -> None:
@@ -106,7 +110,7 @@ def check_storable(content: Any, what: str, error: type[TapestryError] = GraphEr
     Raises:
       TapestryError: for what is not printable, or beyond a bound; where it is, and which.
     """
-    for part, way, depth in _parts(content):
+    for part, way in _parts(content):
         told, remedy = "", "Leave it out, or write it another way."
         match part:
             case str() if not part.isprintable():
@@ -118,7 +122,7 @@ def check_storable(content: Any, what: str, error: type[TapestryError] = GraphEr
                 )
             case int() if abs(part) >= LARGEST_INTEGER:
                 told = f"it is no integer below 2**64 in magnitude, as those of files are: {spelt(part)}"
-            case dict() | list() | tuple() if depth + 1 >= DEEPEST:
+            case dict() | list() | tuple() if len(way) + 1 >= DEEPEST:
                 told, remedy = f"it is nested deeper than {DEEPEST} levels", "Nest it less deeply."
             case _:
                 continue
@@ -140,19 +144,36 @@ def check_length(text: str, what: str, error: type[TapestryError]) -> str:
     raise error(message(f"{what} cannot be stored", told, remedy="Store a smaller program, or a part of this one."))
 
 
-def _parts(content: Any) -> Iterator[tuple[Any, Any, int]]:
-    """Every part of parsed JSON, keys too, in the order of the text: it, the way to it, and how many parts it is in."""
-    waiting: list[tuple[Any, Any, int]] = [(content, None, 0)]
+def _parts(content: Any) -> Iterator[tuple[Any, list[Any]]]:
+    """Every part of parsed JSON, keys too, in the order of the text.
+
+    Yields:
+      It, and the keys and positions that lead to it, or to what holds a key: a list that changes when one goes on.
+    """
+    way: list[Any] = []
+    yield content, way
+    waiting = [_inside(content)]
     while waiting:
-        part, way, depth = waiting.pop()
-        yield part, way, depth
-        if isinstance(part, dict):
-            items = cast("dict[str, Any]", part)
-            waiting.extend((item, (way, key), depth + 1) for key, item in reversed(items.items()))
-            waiting.extend((key, way, depth + 1) for key in items)
-        elif isinstance(part, list | tuple):
-            items = cast("Sequence[Any]", part)
-            waiting.extend((items[at], (way, at), depth + 1) for at in range(len(items) - 1, -1, -1))
+        step = next(waiting[-1], None)
+        if step is None:
+            waiting.pop()
+            del way[-1:]
+            continue
+        if isinstance(step[0], str):
+            yield step[0], way
+        way.append(step[0])
+        yield step[1], way
+        if step[1] and isinstance(step[1], dict | list | tuple):
+            waiting.append(_inside(step[1]))
+        else:
+            way.pop()
+
+
+def _inside(part: Any) -> Iterator[tuple[Any, Any]]:
+    """What stands directly in a part of parsed JSON, by its key or its position."""
+    if isinstance(part, dict):
+        return iter(cast("dict[str, Any]", part).items())
+    return iter(enumerate(cast("Sequence[Any]", part) if isinstance(part, list | tuple) else ()))
 
 
 def checksum(content: Any, separators: tuple[str, str] | None = (",", ":")) -> str:
@@ -259,14 +280,44 @@ def malformed(where: str, expected: str, got: object) -> FormatError:
     )
 
 
-def _is_flat_enough(text: str) -> bool:
-    """Count brackets before parsing: where the recursion limit was raised, deep nesting would end the process."""
-    depth = 0
-    for bracket in _BRACKETS.findall(_STRINGS.sub("", text)):
-        depth += 1 if bracket in "[{" else -1
-        if depth > DEEPEST:
-            return False
-    return True
+def _is_flat_enough(bare: str) -> bool:
+    """Count brackets before parsing: where the recursion limit was raised, deep nesting would end the process.
+
+    Args:
+      bare: the text without its strings.
+    """
+    letters = np.frombuffer(bare.encode("utf-8", "surrogatepass"), np.uint8)
+    steps = _STEPS[letters]
+    return not np.any(np.cumsum(steps[steps != 0], dtype=np.int32) > DEEPEST)
+
+
+def _parsed(text: str, bare: str, *, any_number: bool) -> Any:
+    """Parse a text; numbers are looked at one by one only where some may be beyond the bounds.
+
+    Raises:
+      ValueError: for what `read_json` does not read, and what is no JSON.
+    """
+    collects = gc.isenabled()
+    gc.disable()  # of all that is made here nothing is let go of, and collecting it again and again takes longest
+    try:
+        return json.loads(
+            text,
+            parse_int=_integer if _LONG_NUMBER.search(bare) else None,
+            parse_float=_finite if _MAY_OVERFLOW.search(bare) else None,
+            parse_constant=float if any_number else _refuse_constant,
+            object_pairs_hook=_without_repeats,
+        )
+    finally:
+        if collects:
+            gc.enable()
+
+
+def _is_plain(text: str) -> bool:
+    """Whether every string of a text can be seen to be short and printable from the text alone, as nearly all can."""
+    if "\\" in text or not text.translate(_SPACES).isprintable():
+        return False
+    strings = text.split('"')[1::2]  # where nothing is escaped every other quotation mark ends one
+    return max(map(len, strings), default=0) <= LONGEST_STRING
 
 
 def _integer(digits: str) -> int:
@@ -295,16 +346,18 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
+def _is_refused(raw: str, *, any_text: bool) -> bool:
+    """Whether a string, as it stands in a text with its quotation marks, is longer or another than files hold."""
+    if len(raw) <= LONGEST_STRING and "\\" not in raw and raw.isprintable():
+        return False
+    string = json.loads(raw)
+    is_printable = any_text or string.isprintable()
+    return len(string) > LONGEST_STRING or _SURROGATE.search(string) is not None or not is_printable
+
+
 def _check_strings(content: Any, what: str, remedy: str) -> None:
-    waiting = [content]
-    while waiting:
-        part = waiting.pop()
-        if isinstance(part, dict):
-            waiting.extend(cast("dict[str, Any]", part).keys())
-            waiting.extend(cast("dict[str, Any]", part).values())
-        elif isinstance(part, list):
-            waiting.extend(cast("list[Any]", part))
-        elif isinstance(part, str):
+    for part, _ in _parts(content):
+        if isinstance(part, str):
             if len(part) > LONGEST_STRING:
                 details = (f"{len(part)} characters, at most {LONGEST_STRING}", f"got {spelt(part, 60)}")
                 raise _refused(f"{what} holds a string that is too long to be read.", remedy, *details)
@@ -312,13 +365,9 @@ def _check_strings(content: Any, what: str, remedy: str) -> None:
                 raise _refused(f"{what} holds a string that is no Unicode text.", remedy, f"got {spelt(part, 60)}")
 
 
-def _spelled(way: Any) -> str:
-    """Where a string is: `, graph, nodes[1]`. A way is None, or the way to what holds it and a key or a position."""
-    steps: list[str] = []
-    while way is not None:
-        way, step = way
-        steps.append(f"[{step}]" if isinstance(step, int) else f", {shown(step)}")
-    return "".join(reversed(steps))
+def _spelled(way: Sequence[Any]) -> str:
+    """Where a string is: `, graph, nodes[1]`. A way is the keys and positions that lead there."""
+    return "".join(f"[{step}]" if isinstance(step, int) else f", {shown(step)}" for step in way)
 
 
 def _refused(headline: str, remedy: str, *details: str) -> FormatError:

@@ -75,10 +75,10 @@ def read_whole(path: str | os.PathLike[str]) -> str:
         raise ValueError("it is no file")
     # Should a pipe have come into its place by now, nobody waits for what it says.
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # noqa: PTH123, a descriptor
+        size = os.fstat(file.fileno()).st_size
         # A file grows while it is read, and those of the system say that they have no size at all.
-        content = file.read(_MOST + 1)
-        if len(content) > _MOST:
-            size = max(os.fstat(file.fileno()).st_size, len(content))
+        content = file.read(_MOST + 1) if size <= _MOST else b""
+        if (size := max(size, len(content))) > _MOST:
             raise ValueError(f"it has {size:,} bytes, at most {_MOST:,} are read")
     return content.decode("utf-8")
 

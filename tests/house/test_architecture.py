@@ -123,7 +123,7 @@ def test_combinators_needs_jax_and_numpy_only(path: Path):
 
 
 JSON_ELSEWHERE = {
-    "combinators/stored/json.py": 1,  # `read_json`
+    "combinators/stored/json.py": 2,  # `read_json`; single strings of a text that it has parsed
     "tapestry_jax/fabric/tensors/records.py": 1,  # holds plans as texts, longer than a text of a file
     "tapestry_jax/nnx/training/saving/resuming.py": 1,  # what it has just written
     "tapestry_jax/searching/question/kept.py": 2,  # what it has just written; holds a plan as a text

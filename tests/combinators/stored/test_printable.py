@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 import combinators as tp
 from combinators.errors import FormatError, GraphError
+from combinators.stored import json as stored_json
 from combinators.stored.json import read_json, text_of
 from tests.combinators.hostile_parts import signed
 
@@ -135,3 +137,31 @@ def test_readers_of_any_text_take_names_that_can_be_printed():
     assert read_json('["a\\nb"]', "the file", any_text=True) == ["a\nb"]
     with pytest.raises(FormatError, match=r"^a place cannot be read\.\n  expected a text without line breaks"):
         text_of("a\nb", "a place")
+
+
+@pytest.mark.parametrize("text", ['["\\ud800"]', '{"\\udfff": 0}', '["\\ud83d\\ud83d\\ude00"]'])
+def test_half_a_character_is_no_text_of_any_reader(text: str):
+    with pytest.raises(FormatError, match="holds a string that is no Unicode text"):
+        read_json(text, "the file", any_text=True)
+    assert read_json('["\\ud83d\\ude00"]', "the file") == ["\U0001f600"]
+
+
+@pytest.mark.parametrize("text", ["[" + "[]," * 10 + "[]]", "[1", "[1e400]", '["a", "\\u001b"]'])
+@pytest.mark.parametrize("collects", [True, False])
+def test_what_is_collected_meanwhile_is_as_before(text: str, collects: bool, monkeypatch: pytest.MonkeyPatch):
+    """Reading does not collect garbage, of which it makes none, and a large text millions of lists."""
+    called: list[str] = []
+    monkeypatch.setattr(stored_json.gc, "isenabled", lambda: collects)
+    monkeypatch.setattr(stored_json.gc, "disable", lambda: called.append("disable"))
+    monkeypatch.setattr(stored_json.gc, "enable", lambda: called.append("enable"))
+    with contextlib.suppress(FormatError):
+        read_json(text, "the file")
+    assert called == ["disable"] + ["enable"] * collects
+
+
+def test_numbers_are_looked_at_where_one_may_be_too_large():
+    assert read_json("[18446744073709551615, -1e3, 1E5, 1.5]", "the file") == [2**64 - 1, -1000.0, 100000.0, 1.5]
+    for number in ("18446744073709551616", "-18446744073709551616", "1e309", "-1E+999", "9" * 400 + ".0", "9" * 5000):
+        with pytest.raises(FormatError, match="is too large"):
+            read_json(f"[0, {number}]", "the file")
+    assert read_json('["1e999 99999999999999999999999"]', "the file") == ["1e999 99999999999999999999999"]
