@@ -108,7 +108,7 @@ def memory_of(
     kind: str = "",
 ) -> MemoryNeeded:
     """The memory of a schedule's program that was traced already with `grad`, on devices of some platform and kind."""
-    program = read_program(jaxpr, frozenset(_paths(schedule)))
+    program = read_program(jaxpr, frozenset(_paths(schedule)), platforms)
     program = _ON.get(platforms, lambda same: same)(program)
     found = peak(program)
     arguments, results = stored(schedule, grad, platforms)

@@ -44,14 +44,16 @@ _ALIKE = frozenset(("pvary", "pcast"))
 """What changes no element, and no order."""
 
 
-def read_program(jaxpr: Any, paths: Collection[str] = ()) -> Program:
+def read_program(jaxpr: Any, paths: Collection[str] = (), platforms: Platforms = ()) -> Program:
     """Read a closed jaxpr, whose arrays are those of one device as soon as a `shard_map` says how they lie.
 
     Args:
       jaxpr: of the program of a plan.
       paths: of its operations; an equation belongs to the innermost that its scopes name.
+      platforms: what it is compiled for. Of a `lax.platform_dependent` one platform has one program; of several the
+        one that takes most counts.
     """
-    reader = _Reader(Paths(frozenset(paths)), _Known({}, Counter(), {}))
+    reader = _Reader(Paths(frozenset(paths)), _Known(platforms, {}, Counter(), {}))
     inputs = [reader.value(variable) for variable in jaxpr.jaxpr.invars]
     known: dict[Any, int | None] = dict(zip(jaxpr.jaxpr.invars, inputs, strict=True))
     outputs = reader.run(jaxpr.jaxpr, known, "")
@@ -82,11 +84,13 @@ class _Known:
     """What was found out, for all that is read of one program. Its equations and programs live as long.
 
     Attributes:
+      platforms: that it is compiled for.
       said: of an equation, by its identity.
       times: how often a program was called in the same way.
       called: what was called twice; None for what has to be read where it stands.
     """
 
+    platforms: Platforms
     said: dict[int, _Said]
     times: Counter[_Way]
     called: dict[_Way, Called | None]
@@ -122,7 +126,7 @@ class _Reader:
     def _equation(self, equation: Any, known: dict[Any, int | None], path: str) -> None:
         said = self._known.said.get(id(equation))
         if said is None:
-            said = self._known.said[id(equation)] = _said(equation)
+            said = self._known.said[id(equation)] = _said(equation, self._known.platforms)
         operands = [None if variable is None else known.get(variable) for variable in said.reads]
         here, inner, node = self.paths.inside(path, said.scopes), said.inner, said.node
         name = node.name
@@ -131,7 +135,8 @@ class _Reader:
             operands = [self._local(number, variable) for number, variable in zip(operands, body.invars, strict=True)]
             inner = body
         if inner is not None:
-            known.update(zip(equation.outvars, self._called(inner, operands, here), strict=True))
+            given = operands[1:] if name == "cond" else operands
+            known.update(zip(equation.outvars, self._called(inner, given, here), strict=True))
             return
         if name == "scan" and equation.params["length"] == 1:
             known.update(zip(equation.outvars, self._once(equation, operands, here), strict=True))
@@ -309,7 +314,7 @@ class _Reader:
                 return (), 0, 0
 
 
-def _said(equation: Any) -> _Said:
+def _said(equation: Any, platforms: Platforms) -> _Said:
     """What is found out about an equation once."""
     name, params = equation.primitive.name, equation.params
     kind = LOOP if name in ("scan", "while") else BRANCH if name == "cond" else kind_of(name)
@@ -331,15 +336,28 @@ def _said(equation: Any) -> _Said:
     )
     made = tuple(_value(variable.aval) for variable in equation.outvars)
     reads = tuple(None if is_literal(variable) else variable for variable in equation.invars)
-    return _Said(str(equation.source_info.name_stack), reads, _called(name, params), made, node)
+    return _Said(str(equation.source_info.name_stack), reads, _called(name, params, platforms), made, node)
 
 
-def _called(name: str, params: Mapping[str, Any]) -> Any:
+def _called(name: str, params: Mapping[str, Any], platforms: Platforms) -> Any:
     """The program of a call that compilers inline."""
-    if name in ("scan", "while", "cond", "shard_map", "pallas_call", "reduce", "reduce_window", "custom_partitioning"):
+    if name == "cond":
+        return _of_platform(params, platforms)
+    if name in ("scan", "while", "shard_map", "pallas_call", "reduce", "reduce_window", "custom_partitioning"):
         return None
     found = params.get("jaxpr", params.get("call_jaxpr", params.get("fun_jaxpr")))
     return None if found is None or not hasattr(_jaxpr(found), "eqns") else _jaxpr(found)
+
+
+def _of_platform(params: Mapping[str, Any], platforms: Platforms) -> Any:
+    """The one branch that is lowered for a platform; None where values choose, or several platforms are asked for."""
+    of_branches = params.get("branches_platforms")
+    if of_branches is None or len(platforms) != 1:
+        return None
+    for branch, of in zip(params["branches"], of_branches, strict=True):
+        if of is None or platforms[0] in of:
+            return _jaxpr(branch)
+    return None
 
 
 def _is_default(precision: Any) -> bool:
