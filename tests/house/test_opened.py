@@ -14,7 +14,12 @@ SAFE = ("O_NONBLOCK", "O_DIRECTORY", "O_EXCL", "O_RDWR", "_FOLDER")
 WAITING = ("open", "read_text", "read_bytes", "write_text", "write_bytes")
 KNOWN = {
     "nnx/models/published/hugging_face.py": {"path.open"},  # asked in the line before
-    "nnx/training/saving/sums.py": {"read_text", "read_bytes", "partial.open"},  # of files that `is_file` lists
+    "nnx/training/saving/sums.py": {
+        "read_text",
+        "read_bytes",
+        "file.open",
+        "partial.open",
+    },  # of files that `is_file` lists
     "searching/question/kept.py": {"read_text"},  # asked before
     "storage/opening.py": {"open", "find_format(place, format, 'tp.open').open"},  # the library's own
     "storage/saving.py": {"written.open"},  # in a folder that was made for it

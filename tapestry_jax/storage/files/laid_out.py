@@ -234,7 +234,10 @@ def again_file(
 
 
 def _said(error: OSError | StorageError, what: str, where: str) -> StorageError:
-    return of_system(error, what, where) if isinstance(error, OSError) else error
+    if isinstance(error, OSError):
+        return of_system(error, what, where)
+    told, *_, remedy = str(error).splitlines()
+    return StorageError(message(f"cannot {what}: `{where}`", told, remedy=remedy.strip()))
 
 
 def _is_run(box: Box, shape: tuple[int, ...]) -> bool:
