@@ -14,8 +14,12 @@ from typing import Any
 from combinators.errors import FormatError, TapestryError, message
 from tapestry_jax.fabric.catalogue.schema import prepare
 from tapestry_jax.fabric.errors import FabricError
+from tapestry_jax.storage.errors import StorageError
+from tapestry_jax.storage.unfinished.regular import check_file
 
 FILE = "catalogue.sqlite"
+_BESIDE = ("", "-journal", "-wal", "-shm")
+"""How the files end that SQLite opens."""
 PATIENCE = 120.0
 """Seconds that a transaction waits for those of other processes."""
 
@@ -37,6 +41,7 @@ class Connection:
         self._process = os.getpid()
         self._depth = 0
         with self._told(), self._decoded(), _alone(folder):
+            _check_files(folder)
             self._database = sqlite3.connect(
                 ":memory:" if folder is None else folder / FILE,
                 timeout=PATIENCE,
@@ -165,6 +170,14 @@ class Connection:
             return FabricError(message(f"{self.where} is in use", told, remedy=remedy))
         remedy = "Look at its folder: that it is there, is yours, may be written, and has room."
         return FabricError(message(f"{self.where} cannot be used", text, remedy=remedy))
+
+
+def _check_files(folder: Path | None) -> None:
+    for ending in _BESIDE if folder is not None else ():
+        try:
+            check_file(folder / f"{FILE}{ending}")
+        except StorageError as error:
+            raise FabricError(str(error)) from error
 
 
 @contextmanager

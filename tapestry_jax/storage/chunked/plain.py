@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,7 +17,9 @@ from typing import Any
 from combinators.frozen import dataclass
 from tapestry_jax.storage.boxes import slices
 from tapestry_jax.storage.dtypes import as_bytes
+from tapestry_jax.storage.errors import StorageError
 from tapestry_jax.storage.protocols import Array, Box
+from tapestry_jax.storage.unfinished.regular import open_regular
 
 _BYTES_OF_CHECKSUM = 4
 
@@ -126,13 +127,11 @@ def _read(path: Path, into: Array, *, is_checked: bool) -> bool:
     tail = bytearray(_BYTES_OF_CHECKSUM if is_checked else 0)
     target = as_bytes(into)
     try:
-        # What is no file must not be waited for.
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except OSError:
+        file = open_regular(path)
+    except (OSError, StorageError):
         return False
     try:
-        about = os.fstat(file)
-        if not stat.S_ISREG(about.st_mode) or about.st_size != len(target) + len(tail):
+        if os.fstat(file).st_size != len(target) + len(tail):
             return False
         if not _filled(file, target, 0) or not _filled(file, memoryview(tail), len(target)):
             return False

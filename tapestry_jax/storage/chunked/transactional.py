@@ -21,11 +21,13 @@ from tapestry_jax.storage.chunked.gate import of_chunks, pieces
 from tapestry_jax.storage.chunked.metadata import default_chunks
 from tapestry_jax.storage.dtypes import PLAIN, check_flags, read_dtype
 from tapestry_jax.storage.errors import StorageError, missing_package
+from tapestry_jax.storage.files.folders import files_below
 from tapestry_jax.storage.files.threads import Threads
 from tapestry_jax.storage.places import Place
 from tapestry_jax.storage.protocols import Array, Beside, Box, Names, Shown
 from tapestry_jax.storage.several import choose, named
 from tapestry_jax.storage.unfinished.filled import Filled
+from tapestry_jax.storage.unfinished.regular import no_file
 
 _BRANCH = "main"
 _READERS = 2  # of chunks at once: of each the bytes, what is decoded, and its part of the box are held
@@ -134,6 +136,7 @@ def open_icechunk(place: Place, tensor: str | None = None, names: Names | None =
     path, package = place.local("a repository of Icechunk"), _package()
     if not path.is_dir():
         raise StorageError(message(f"no repository lies at `{place.text}`", remedy="Look at the path."))
+    _check_files(path)
     repository = asked("open a repository", place.text, package.Repository.open, _storage(path))
     session = asked("open a repository", place.text, repository.readonly_session, _BRANCH)
     known = asked("list the arrays", place.text, _arrays, session)
@@ -162,6 +165,8 @@ def make_icechunk(
     if path.exists() and not (path / "refs").is_dir():
         remedy = "Choose another place."
         raise StorageError(message(f"`{where}` is there already, and is no repository of Icechunk", remedy=remedy))
+    if path.exists():
+        _check_files(path)
     repository = asked("make a repository", where, package.Repository.open_or_create, _storage(path))
     session = asked("begin a transaction", where, repository.writable_session, _BRANCH)
     if name in asked("list the arrays", where, _arrays, session) and not overwrite:
@@ -187,6 +192,13 @@ def asked(what: str, where: str, call: Callable[..., Any], *arguments: Any) -> A
         remedy = "See to the place, or take a copy that is intact."
         kind = StorageError if "No space left" in text else FormatError
         raise kind(message(f"cannot {what}: `{where}`", f"{type(error).__name__}: {text}", remedy=remedy)) from error
+
+
+def _check_files(path: Path) -> None:
+    """That no pipe lies in a repository: Icechunk would wait for who writes it."""
+    for name, entry in files_below(path):
+        if not entry.is_file():
+            raise no_file(path / name)
 
 
 def _arrays(session: Any) -> dict[str, Any]:

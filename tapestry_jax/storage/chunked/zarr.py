@@ -26,13 +26,14 @@ from tapestry_jax.storage.chunked.named import FilesThen
 from tapestry_jax.storage.chunked.plain import read_chunks, whole_chunks
 from tapestry_jax.storage.dtypes import ZARR, check_flags, read_dtype
 from tapestry_jax.storage.errors import StorageError, WrittenError, check_process, of_system
-from tapestry_jax.storage.files.folders import check_file, files_below, of_folder
+from tapestry_jax.storage.files.folders import files_below, of_folder
 from tapestry_jax.storage.files.threads import Threads
 from tapestry_jax.storage.places import Place
 from tapestry_jax.storage.protocols import Array, Beside, Box, Names, Shown
 from tapestry_jax.storage.unfinished import partial
 from tapestry_jax.storage.unfinished.filled import filled_again, keep_filled
 from tapestry_jax.storage.unfinished.partial import Draft
+from tapestry_jax.storage.unfinished.regular import check_file
 
 _MOST_BYTES_OF_CHUNK = 2**32
 Begin = Callable[[Any, Array], Any]
@@ -41,6 +42,9 @@ Begin = Callable[[Any, Array], Any]
 
 class _Opened:
     """A TensorStore over a folder or an address, with what its metadata says."""
+
+    _endings: tuple[str, ...] = ("",)
+    """How files end that TensorStore opens, behind the names of chunks."""
 
     def __init__(self, store: Any, metadata: Metadata, names: Names | None, place: Place) -> None:
         self._store, self._metadata, self._place, self.where = store, metadata, place, place.text
@@ -52,6 +56,10 @@ class _Opened:
         self.chunks = tuple(max(1, min(size, own)) for size, own in zip(chunks, self.shape, strict=True))
         self._check_chunks(chunks)
         self._stored_chunks = tuple(max(1, size) for size in chunks)
+        # As TensorStore has it: the process may go to another folder.
+        self._folder = None if place.path is None else place.path.absolute()
+        # Of shards one is a file.
+        self._chunks_of_files = tuple(max(1, size) for size in store.chunk_layout.write_chunk.shape or ())
         self._under_way, self._gate = set[Future[None]](), Gate()
 
     def beside(self, sizes: tuple[int, ...]) -> Beside:
@@ -82,8 +90,15 @@ class _Opened:
 
     def _part(self, store: Any, begin: Begin, part: Box, cost: int, array: Array) -> tuple[int, Callable[[], Any]]:
         """A part of a box, as the gate takes it: bytes under way beside the array, and what begins it."""
-        del self
-        return cost, given(begin, store[slices(part)], array)
+        return cost, given(self._begun_of_files, begin, part, store[slices(part)], array)
+
+    def _begun_of_files(self, begin: Begin, part: Box, store: Any, array: Array) -> Any:
+        named, folder = self._metadata.named, self._folder
+        if named is not None and folder is not None:
+            for name in named.of(part, self._chunks_of_files):
+                for ending in self._endings:
+                    check_file(folder / f"{name}{ending}")
+        return begin(store, array)
 
     def _opened(self) -> Any:
         check_process(self._process, self.where)
@@ -105,11 +120,7 @@ class ZarrStored(_Opened, Shown):
 
     def __init__(self, store: Any, metadata: Metadata, names: Names | None, place: Place) -> None:
         super().__init__(store, metadata, names, place)
-        # As TensorStore has it: the process may go to another folder.
-        self._folder = None if place.path is None else place.path.absolute()
         self._threads = Threads(self.where)
-        # Of shards one is a file.
-        self._chunks_of_files = tuple(max(1, size) for size in store.chunk_layout.write_chunk.shape or ())
         self._then: FilesThen | None = None
         if self._folder is not None and not metadata.is_complete and metadata.named is not None:
             self._then = FilesThen([name for name, _ in files_below(self._folder)], self.where)
@@ -130,7 +141,7 @@ class ZarrStored(_Opened, Shown):
 
     def _part(self, store: Any, begin: Begin, part: Box, cost: int, array: Array) -> tuple[int, Callable[[], Any]]:
         plain, folder = self._metadata.plain, self._folder
-        decoded = super()._part(store, given(self._begun_of_files, begin, part), part, cost, array)
+        decoded = super()._part(store, begin, part, cost, array)
         chunks = None if plain is None or folder is None else whole_chunks(part, self._stored_chunks, array)
         if chunks is None or plain is None or folder is None:
             return decoded
@@ -141,15 +152,9 @@ class ZarrStored(_Opened, Shown):
 
         return 0, lambda: self._threads.submit(straight)
 
-    def _begun_of_files(self, begin: Begin, part: Box, store: Any, array: Array) -> Any:
-        named, folder = self._metadata.named, self._folder
-        if named is not None and folder is not None:
-            for name in named.of(part, self._chunks_of_files):
-                check_file(folder / name)
-        return begin(store, array)
-
     def _metadata_now(self) -> str:
         place = self._place if self._folder is None else Place(self.where, self._folder, None)
+        _check_metadata(place)
         files = tensorstore().KvStore.open(_kvstore(place), context=context()).result(timeout=WAIT)
         return read_metadata(files, self.where).checksum
 
@@ -176,9 +181,12 @@ class ZarrStored(_Opened, Shown):
 class ZarrSink(_Opened, Shown):
     """A `Sink` into a Zarr folder; each chunk is synced as it is written."""
 
+    # TensorStore writes a chunk under its second name, and puts it in its place.
+    _endings = ("", ".__lock")
+
     def __init__(self, store: Any, metadata: Metadata, names: Names | None, draft: Draft) -> None:
         super().__init__(store, metadata, names, Place(str(draft.path), draft.path, None))
-        self.draft, self.filled = draft, filled_again(draft, self.shape)
+        self.draft, self.filled, self._folder = draft, filled_again(draft, self.shape), draft.place.absolute()
 
     def made_as(self) -> tuple[tuple[int, ...], str, tuple[int, ...], Names | None, bool]:
         """Shape, dtype, chunks, names as they are stored, and whether the array was made here."""
@@ -323,9 +331,7 @@ def open_store(place: Place, kvstore: Any, ours: Any) -> tuple[Any, Metadata]:
       ours: the context of TensorStore in which it does.
     """
     try:
-        if place.path is not None:
-            for name in FILES:
-                check_file(place.path / name)
+        _check_metadata(place)
         files = tensorstore().KvStore.open(kvstore, context=ours).result(timeout=WAIT)
         metadata = read_metadata(files, place.text)
         spec = {"driver": _driver(metadata.version), "kvstore": kvstore}
@@ -334,6 +340,11 @@ def open_store(place: Place, kvstore: Any, ours: Any) -> tuple[Any, Metadata]:
         return tensorstore().open(spec, open=True, context=ours).result(timeout=WAIT), metadata
     except (ValueError, OSError, TimeoutError) as error:
         raise _of(error, "open a Zarr array", place.text) from error
+
+
+def _check_metadata(place: Place) -> None:
+    for name in FILES if place.path is not None else ():
+        check_file(place.local("an array") / name)
 
 
 def _read(store: Any, into: Array) -> Any:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from combinators.errors import message
-from tapestry_jax.storage.errors import StorageError, of_system
+from tapestry_jax.storage.errors import of_system
 from tapestry_jax.storage.files.ranges import told
 
 
@@ -62,17 +60,3 @@ def _number(folder: Path) -> tuple[int, int]:
     except OSError as error:
         raise of_system(error, "look into a folder", str(folder)) from error
     return about.st_dev, about.st_ino
-
-
-def check_file(path: Path) -> None:
-    """That what lies in a place, if anything does, is a file.
-
-    Raises:
-      StorageError: where it is something else: a pipe would be waited for, and a folder is read as nothing.
-    """
-    try:
-        mode = path.stat().st_mode
-    except OSError:
-        return
-    if not stat.S_ISREG(mode):
-        raise StorageError(message(f"`{path}` is no file", remedy="Look at what lies there, and put the file back."))

@@ -17,7 +17,7 @@ from combinators.errors import FormatError, message
 from combinators.frozen import dataclass
 from tapestry_jax.storage.boxes import check_cells, count, one_piece, shape_of, slices
 from tapestry_jax.storage.dtypes import as_bytes, check_flags
-from tapestry_jax.storage.errors import of_system
+from tapestry_jax.storage.errors import StorageError, of_system
 from tapestry_jax.storage.files.ranges import LocalFile, Ranges
 from tapestry_jax.storage.files.strided import Layout, between, parts, read_box, touched
 from tapestry_jax.storage.files.threads import THREADS, Threads
@@ -25,6 +25,7 @@ from tapestry_jax.storage.protocols import NOTHING, Array, Beside, Box, Names, S
 from tapestry_jax.storage.unfinished import partial
 from tapestry_jax.storage.unfinished.filled import Filled, filled_again, keep_filled
 from tapestry_jax.storage.unfinished.partial import Draft
+from tapestry_jax.storage.unfinished.regular import open_regular
 
 _MOST_AT_ONCE = 2**30
 _MOST_MAPPED = 2**20
@@ -108,10 +109,10 @@ class LaidOutSink(Shown):
         self.where = str(draft.path)
         self.shape, self.dtype, self.names, self.chunks = laid.shape, laid.dtype, laid.names, one_piece(laid.shape)
         try:
-            self._file = os.open(draft.place, os.O_RDWR | os.O_CLOEXEC)
-        except OSError as error:
+            self._file = open_regular(draft.place, os.O_RDWR)
+        except (OSError, StorageError) as error:
             draft.let_go()
-            raise of_system(error, "write a tensor", self.where) from error
+            raise _said(error, "write a tensor", self.where) from error
         self._let_go = weakref.finalize(self, os.close, self._file)
         self._threads = Threads(self.where)
         self._map = mmap.mmap(self._file, 0) if count(self.shape) else None
@@ -240,11 +241,11 @@ def again_file(
     draft = partial.go_on(path, overwrite=overwrite)
     place = draft.place
     try:
-        with place.open("rb") as file:
+        with open(open_regular(place), "rb") as file:  # noqa: PTH123, a handle is opened, no path
             begins, size = file.read(len(head)), os.fstat(file.fileno()).st_size
-    except OSError as error:
+    except (OSError, StorageError) as error:
         draft.let_go()
-        raise of_system(error, "go on with a tensor", str(path)) from error
+        raise _said(error, "go on with a tensor", str(path)) from error
     if begins != head or size != len(head) + count(laid.shape) * laid.dtype.itemsize:
         details = (
             f"expected {laid.dtype.name} {laid.shape} in C order, as it was made",
@@ -253,7 +254,19 @@ def again_file(
         draft.let_go()
         remedy = "Go on with the program that began it, or begin anew with overwrite=True."
         raise FormatError(message(f"`{place}` is not what was begun", *details, remedy=remedy))
-    return LaidOutSink(draft, laid, opened, filled_again(draft, laid.shape))
+    try:
+        filled = filled_again(draft, laid.shape)
+    except FormatError:
+        draft.let_go()
+        raise
+    return LaidOutSink(draft, laid, opened, filled)
+
+
+def _said(error: OSError | StorageError, what: str, where: str) -> StorageError:
+    if isinstance(error, OSError):
+        return of_system(error, what, where)
+    told, *_, remedy = str(error).splitlines()
+    return StorageError(message(f"cannot {what}: `{where}`", told, remedy=remedy.strip()))
 
 
 def _is_run(box: Box, shape: tuple[int, ...]) -> bool:

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from combinators.errors import FormatError, message
 from tapestry_jax.storage.errors import StorageError, WrittenError, of_system
 from tapestry_jax.storage.protocols import NOTHING, Beside
+from tapestry_jax.storage.unfinished.regular import open_regular
 
 _MOST_AT_ONCE = 2**30
 """Linux reads at most 2 GiB less a page in one call."""
@@ -66,17 +67,13 @@ class LocalFile:
     def __init__(self, path: Path) -> None:
         self.where, self._path = str(path), path.absolute()
         try:
-            # A pipe that nobody writes is no file, and is not waited for.
-            self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            self._file = open_regular(path, remedy="Look at the path, or name a format.")
             # Also when it is forgotten: a program may open many.
             self._let_go = weakref.finalize(self, os.close, self._file)
             about = os.fstat(self._file)
         except OSError as error:
             raise of_system(error, "open a file", self.where) from error
         self.size, self._opened, self._head = about.st_size, about, None
-        if not path.is_file():
-            self.close()
-            raise StorageError(message(f"`{path}` is no file", remedy="Look at the path, or name a format."))
 
     def read(self, offset: int, into: memoryview) -> None:
         """As `Ranges.read`."""
@@ -145,7 +142,7 @@ def told(about: os.stat_result) -> str:
 
 def _digest(path: Path, begin: int, stop: int) -> bytes:
     try:
-        with path.open("rb") as file:
+        with open(open_regular(path), "rb") as file:  # noqa: PTH123, a handle is opened, no path
             file.seek(begin)
             return hashlib.sha256(file.read(stop - begin)).digest()
     except OSError as error:

@@ -17,9 +17,10 @@ from typing import Any
 from combinators.errors import FormatError, message
 from combinators.stored.json import checksum, read_json
 from tapestry_jax.storage.boxes import check_box, count, shape_of, told, whole
-from tapestry_jax.storage.errors import StorageError
+from tapestry_jax.storage.errors import StorageError, of_system
 from tapestry_jax.storage.protocols import Array, Box
-from tapestry_jax.storage.unfinished.partial import Draft, filled_place, sync_folder
+from tapestry_jax.storage.unfinished.partial import Draft, filled_place, remove, sync_folder
+from tapestry_jax.storage.unfinished.regular import open_regular
 
 _MANY = 4096
 """Boxes that are kept apart at most before they are merged."""
@@ -115,7 +116,9 @@ def keep_filled(filled: str, path: Path) -> None:
     """
     place = filled_place(path)
     draft = place.with_name(f"{place.name}.new")
-    with draft.open("w") as file:
+    # What a dead process has left, or somebody has put there, such as a link, is not written to.
+    remove(draft)
+    with draft.open("x") as file:
         file.write(filled)
         file.flush()
         os.fsync(file.fileno())
@@ -128,12 +131,22 @@ def filled_again(draft: Draft, shape: tuple[int, ...]) -> Filled:
 
     Raises:
       FormatError: where it cannot be read.
+      StorageError: where something else lies there than a file.
     """
-    place = filled_place(draft.path)
-    known = read_filled(place.read_text(errors="replace"), shape, str(draft.path)) if place.is_file() else Filled(shape)
+    known = _read(filled_place(draft.path), shape, str(draft.path))
     if draft.place != draft.path:
         return known
     return Filled(shape, [whole(shape)] if count(shape) else [], known.token)
+
+
+def _read(place: Path, shape: tuple[int, ...], where: str) -> Filled:
+    try:
+        with open(open_regular(place), errors="replace") as file:  # noqa: PTH123, a handle is opened, no path
+            return read_filled(file.read(), shape, where)
+    except FileNotFoundError:
+        return Filled(shape)
+    except OSError as error:
+        raise of_system(error, "read what is written of a tensor", str(place)) from error
 
 
 def merged(boxes: Sequence[Box]) -> list[Box]:

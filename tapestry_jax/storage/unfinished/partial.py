@@ -18,6 +18,7 @@ from pathlib import Path
 
 from combinators.errors import message
 from tapestry_jax.storage.errors import StorageError, of_system
+from tapestry_jax.storage.unfinished.regular import no_file
 
 _OF_TENSORS = ("zarr.json", ".zarray", ".zgroup", ".zmetadata")
 """What lies in a folder of Zarr."""
@@ -135,13 +136,15 @@ def go_on(path: Path, *, overwrite: bool) -> Draft:
     """What an interrupted job has written: beside the place, or in it if the job had finished.
 
     Raises:
-      StorageError: where neither is there.
+      StorageError: where neither is there, or it is a pipe, a socket or a device.
     """
     try:
         if path.parent.is_dir():
             with _alone(path.parent):
                 for place in (partial(path), path):
                     if place.exists():
+                        if not (place.is_file() or place.is_dir()):
+                            raise no_file(place)
                         return Draft(path, place, _locked(place, fcntl.LOCK_SH), overwrite=overwrite)
     except OSError as error:
         raise of_system(error, "write a tensor", str(path)) from error

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import stat
 from collections.abc import Iterable
 from pathlib import Path
 
 from combinators.errors import FormatError, message
+from tapestry_jax.storage.errors import StorageError
+from tapestry_jax.storage.unfinished.regular import open_regular
 
 _PARTIAL = ".partial-"
 
@@ -63,12 +64,12 @@ def read_whole(path: Path, largest: int) -> bytearray:
       FormatError: for what is no file, or a larger one.
       OSError: when it cannot be read.
     """
-    # Opening a pipe would wait for a writer.
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        handle = open_regular(path)
+    except StorageError as error:
+        raise FormatError(message(f"{path} is no file.", remedy="Remove it.")) from error
     with open(handle, "rb") as file:  # noqa: PTH123, a handle is opened, no path
         found = os.fstat(handle)
-        if not stat.S_ISREG(found.st_mode):
-            raise FormatError(message(f"{path} is no file.", remedy="Remove it."))
         if found.st_size > largest:
             told = f"{found.st_size} bytes, at most {largest}"
             raise FormatError(message(f"{path} is too large to be read.", told, remedy="Remove it."))

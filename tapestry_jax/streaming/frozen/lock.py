@@ -10,6 +10,8 @@ from collections.abc import Generator
 from pathlib import Path
 
 from combinators.errors import first_line, message
+from tapestry_jax.storage.errors import StorageError
+from tapestry_jax.storage.unfinished.regular import open_regular
 from tapestry_jax.streaming.errors import StreamError
 from tapestry_jax.streaming.frozen.durable import remove_partial
 
@@ -38,8 +40,8 @@ def locked(folder: str | Path, *, shared: bool = False) -> Generator[Path]:
     folder = Path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(folder / _NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
-    except (OSError, ValueError) as error:  # a name may hold a NUL
+        handle = open_regular(folder / _NAME, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+    except (OSError, ValueError, StorageError) as error:  # a name may hold a NUL
         raise StreamError(
             message(f"{folder} cannot hold a job.", first_line(error), remedy="Name a folder that may be written to.")
         ) from error

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
@@ -141,7 +142,8 @@ def run_kept(job: Resumable, checkpoint: Checkpoint) -> list[Any]:
                 return _given_again(job, before.arrays, sinks, folder)
             known = {} if before is None else before.arrays
             begun = begun_sinks(job.split, sinks, known)
-            written = Written(folder, None if before is None else known, lambda: _pause(interrupts, folder))
+            before_it = None if before is None else known
+            written = Written(folder, before_it, lambda: _pause(interrupts, folder), lambda: _waiting(interrupts))
             keeper = _Keeper(job, checkpoint, replace(now, arrays=begun), interrupts, written)
             if before is None:
                 written.expect_rows(_arriving(job))
@@ -369,6 +371,14 @@ def _pause(interrupts: Interrupts, folder: Path) -> None:
     """Between pieces of what was written before, which is read again: a sign of life, and the end at an interrupt."""
     beat()
     _end_if_interrupted(interrupts, folder)
+
+
+@contextmanager
+def _waiting(interrupts: Interrupts) -> Generator[None]:
+    """Around every wait for rows, of which nothing is kept before all have come: a sign of life, and no patience."""
+    beat()
+    with interrupts.at_once("rows that arrive are kept once all have come: run the job again, with what makes them"):
+        yield
 
 
 def _end_if_interrupted(interrupts: Interrupts, folder: Path) -> None:

@@ -1,4 +1,7 @@
-"""Ctrl-C and SIGTERM, heard between two turns: what is under way is kept first."""
+"""Ctrl-C and SIGTERM, heard between two turns: what is under way is kept first.
+
+Where nothing is kept of what is under way, such as rows that somebody else makes, they end it at once.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ class Interrupts:
 
     def __init__(self) -> None:
         self.number: int | None = None
+        self._told: str | None = None
 
     def handle(self, number: int, frame: FrameType | None) -> None:
         """The handler of a signal."""
@@ -22,10 +26,27 @@ class Interrupts:
         if self.number is not None:
             raise KeyboardInterrupt
         self.number = number
+        if self._told is not None:
+            raise Interrupted(self._told)
+
+    @contextlib.contextmanager
+    def at_once(self, told: str) -> Generator[None]:
+        """Inside a signal raises where it finds the process, and one that came before does at the beginning.
+
+        Args:
+          told: to who has sent it.
+        """
+        self._told = told
+        try:
+            if self.number is not None:
+                raise Interrupted(told)
+            yield
+        finally:
+            self._told = None
 
 
 class Interrupted(BaseException):
-    """A turn has ended, and a signal had come. It passes through what handles errors."""
+    """A signal has come, and what is under way is kept, or nothing of it is. It passes through what handles errors."""
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ from tapestry_jax.storage.protocols import Array, Sink, Stored
 from tapestry_jax.storage.unfinished.filled import Filled
 from tapestry_jax.storage.unfinished.partial import remove
 from tapestry_jax.storage.unfinished.sums import Read, Sums, read_sums
-from tapestry_jax.streaming.moving.arriving import Arriving
+from tapestry_jax.streaming.moving.arriving import Arriving, Waiting
 
 _PREFIX = "written/"
 
@@ -35,10 +35,13 @@ class Written:
       folder: of the job.
       known: the arrays of the state that is gone on from; None where there is none.
       pause: called while much is read again; it raises where the job is to end.
+      waiting: entered around every wait for rows that arrive; it raises where the job is to end.
     """
 
-    def __init__(self, folder: Path, known: Mapping[str, Array] | None, pause: Callable[[], None]) -> None:
-        self._folder, self._known, self._pause = folder, known, pause
+    def __init__(
+        self, folder: Path, known: Mapping[str, Array] | None, pause: Callable[[], None], waiting: Waiting
+    ) -> None:
+        self._folder, self._known, self._pause, self._waiting = folder, known, pause, waiting
         self._sums = dict[str, Sums]()
 
     def follow(self, sinks: Iterable[tuple[str, Sink]], *, again: bool) -> None:
@@ -84,7 +87,8 @@ class Written:
         is_there = place.exists()
         if known is not None and is_there:
             self._sums[name] = known
-        rows.keep(place, lambda sink: self.follow([(name, sink)], again=False), None if computed else state)
+        begun: Callable[[Sink], None] = lambda sink: self.follow([(name, sink)], again=False)  # noqa: E731
+        rows.keep(place, begun, None if computed else state, self._waiting)
         if known is not None and (is_there or computed):
             self._check(known, rows, rows.read)
 

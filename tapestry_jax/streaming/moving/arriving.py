@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import Future
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,10 @@ from tapestry_jax.storage.opening import open as open_stored
 from tapestry_jax.storage.protocols import NOTHING, Array, Beside, Box, Sink, Stored
 from tapestry_jax.streaming.errors import StreamError
 from tapestry_jax.streaming.moving.making import Making
+
+_NO_MORE = object()
+Waiting = Callable[[], AbstractContextManager[None]]
+"""What is entered around every wait for rows."""
 
 
 def arrives(source: Any) -> bool:
@@ -98,13 +103,16 @@ class Arriving:
             self._kept.close()
         self._kept = None
 
-    def keep(self, place: Path, begun: Callable[[Sink], None], filled: Callable[[], None] | None) -> None:
+    def keep(
+        self, place: Path, begun: Callable[[Sink], None], filled: Callable[[], None] | None, waiting: Waiting
+    ) -> None:
         """Put all rows into a file, whole or not at all, and read that from now on; one that is there is read.
 
         Args:
           place: of the file.
           begun: told of what the rows are written to, before any is.
           filled: called when all are on the disk, and the file is not in its place yet.
+          waiting: entered around every wait for rows: what raises in it leaves nothing of them.
 
         Raises:
           StreamError: where too few or too many come, or their iterator fails.
@@ -115,7 +123,7 @@ class Arriving:
             sink = create(place, overwrite=True).make(self.shape, self.dtype, None, None)
             try:
                 begun(sink)
-                self._fill_sink(sink)
+                self._fill_sink(sink, waiting)
                 if filled is not None:
                     sink.flush()
                     filled()
@@ -127,17 +135,19 @@ class Arriving:
                 self.end()
         self._kept = open_stored(place)
 
-    def _fill_sink(self, sink: Any) -> None:
+    def _fill_sink(self, sink: Any, waiting: Waiting) -> None:
         others = tuple((0, size) for size in self.shape[1:])
         while self._done < self.shape[0]:
-            array, start = self._next(), self._done
+            with waiting():
+                array = self._next()
+            start = self._done
             stop = start + len(array)
             if stop > self.shape[0]:
                 raise self._too_many(stop)
             if array.size:
                 sink.write(((start, stop), *others), np.ascontiguousarray(array)).result()
             self._done = stop
-        self._check_exhausted()
+        self._check_exhausted(waiting)
 
     def _fill(self, rows: tuple[int, int], into: Array) -> None:
         start, stop = rows
@@ -208,9 +218,13 @@ class Arriving:
             )
         return found
 
-    def _check_exhausted(self) -> None:
+    def _check_exhausted(self, waiting: Waiting = nullcontext) -> None:
         assert self._iterator is not None
-        for item in self._iterator:
+        while True:
+            with waiting():
+                item = next(self._iterator, _NO_MORE)
+            if item is _NO_MORE:
+                return
             if len(found := self._checked(item)):
                 raise self._too_many(self._done + len(found))
 

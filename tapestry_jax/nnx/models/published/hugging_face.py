@@ -206,6 +206,8 @@ def _read(config: Any, kind: Told) -> dict[str, Any]:
     path = Path(str(config))
     path = path / "config.json" if path.is_dir() else path
     try:
+        if path.exists() and not path.is_file():  # a pipe would be waited for
+            raise OSError("it is no file")
         with path.open(encoding="utf-8") as file:
             text = file.read(LARGEST_TEXT + 1)
     except (OSError, ValueError) as error:

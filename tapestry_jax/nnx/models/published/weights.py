@@ -53,6 +53,8 @@ def find_files(paths: Any) -> list[Path]:
         if not inside:
             raise FormatError(message(f"`{path}` holds no file *.safetensors", remedy=_REMEDY))
         files += inside
+    if others := [file for file in files if file.exists() and not file.is_file()]:  # a pipe would be waited for
+        raise FormatError(message(f"`{others[0]}` is no file", remedy=_REMEDY))
     return files
 
 

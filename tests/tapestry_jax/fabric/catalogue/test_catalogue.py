@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -266,3 +267,14 @@ def test_threads_take_turns(tmp_path: Path):
 
         list(pool.map(write, range(8)))
         assert fabric.read("x")[:, 0].tolist() == list(range(8))
+
+
+@pytest.mark.parametrize("ending", ["-journal", "-wal", "-shm"])
+def test_a_pipe_beside_a_catalogue_is_not_waited_for(folder: Path, ending: str):
+    (folder / f"{FILE}{ending}").unlink(missing_ok=True)
+    os.mkfifo(folder / f"{FILE}{ending}")
+    with pytest.raises(tp.FabricError, match=f"{FILE}{ending}` is no file\n  Look at what lies there"):
+        tp.Fabric(folder)
+    (folder / f"{FILE}{ending}").unlink()
+    with tp.Fabric(folder) as fabric:
+        assert fabric.read("y").sum() == 21

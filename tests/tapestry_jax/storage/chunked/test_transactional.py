@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from pathlib import Path
 from typing import Any
@@ -138,6 +139,20 @@ def test_what_cannot_be_is_told() -> None:
     with pytest.raises(tp.FormatError, match="cannot read the box"):
         read(source)
     source.close()
+
+
+def test_pipes_in_a_repository_are_not_waited_for() -> None:
+    x = np.arange(4, dtype=np.float32)
+    write(tp.create("x.icechunk").make(x.shape, x.dtype), x).close()
+    for path in [each for each in Path("x.icechunk").rglob("*") if each.is_file()]:
+        kept = path.rename("kept")
+        os.mkfifo(path)
+        for use in (lambda: tp.open("x.icechunk"), lambda: tp.create("x.icechunk", overwrite=True).make((2,), x.dtype)):
+            with pytest.raises(tp.StorageError, match=f"{path.name}` is no file"):
+                use()
+        path.unlink()
+        kept.rename(path)
+    assert read(tp.open("x.icechunk")).tolist() == x.tolist()
 
 
 def test_a_stream_commits_when_it_ends_and_keeps_no_state() -> None:

@@ -50,7 +50,7 @@ def test_where_no_state_is_whole_the_newest_is_told(tmp_path: Path):
     save(tmp_path, frozen(1))
     (tmp_path / "state-00000001").write_bytes(b"")
     (tmp_path / "state-00000002").mkdir()
-    with pytest.raises(FormatError, match=r"state-00000002 cannot be read"):
+    with pytest.raises(FormatError, match=r"state-00000002 is no file"):
         load(tmp_path)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from dataclasses import replace
 from pathlib import Path
@@ -213,3 +214,19 @@ def test_other_chunks_and_devices_read_what_older_ones_have_written(tmp_path: Pa
         stream("doubled", 1, tmp_path).run()
     damage(tmp_path / "y.npy.partial", HEAD + 17 * 12)
     assert (arrays(stream("doubled", 1, tmp_path).run())[0] == source("doubled") * 2 + 1).all()
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_a_pipe_in_the_place_of_what_a_job_goes_on_with_is_not_waited_for(name: str, tmp_path: Path):
+    stopped(name, tmp_path, 4)
+    files = [each for each in sorted(tmp_path.rglob("*")) if each.is_file() and not each.name.startswith("state-")]
+    lie = [each for each in files if ".partial" in f"{each}" or each.name.startswith(("pass-", "source-"))]
+    assert lie
+    for path in lie:
+        kept = path.rename(tmp_path / "aside")
+        os.mkfifo(path)
+        with pytest.raises(tp.TapestryError, match=r"is no file|is damaged"):
+            RUNS[name](tmp_path)
+        path.unlink()
+        kept.rename(path)
+    RUNS[name](tmp_path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 
 import numpy as np
 import pytest
@@ -129,3 +130,12 @@ def test_the_package_that_reads_them_is_named_where_it_is_not_there(tmp_path, we
     save_file(weights, tmp_path / "model.safetensors")
     monkeypatch.setitem(__import__("sys").modules, "safetensors", None)
     assert refusal(tmp_path)[1] == "  Install it: pip install 'tapestry-jax[weights]'."
+
+
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path, weights):
+    os.mkfifo(tmp_path / "config.json")
+    with pytest.raises(tp.FormatError, match=r"a configuration cannot be read\n.*config\.json: OSError: it is no file"):
+        LlamaConfig.from_hugging_face(tmp_path)
+    os.mkfifo(tmp_path / "model.safetensors")
+    with pytest.raises(tp.FormatError, match=r"model\.safetensors` is no file"):
+        Llama.from_safetensors(tmp_path, CONFIG)
