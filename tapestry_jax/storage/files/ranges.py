@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from combinators.errors import FormatError, message
-from tapestry_jax.storage.errors import StorageError, WrittenError, of_system
+from tapestry_jax.storage.errors import WrittenError, of_system
 from tapestry_jax.storage.protocols import NOTHING, Beside
 from tapestry_jax.storage.unfinished.regular import open_regular
 
