@@ -31,6 +31,7 @@ from tapestry_jax.memory.primitives import kind_of
 from tapestry_jax.memory.program import BRANCH, COSTLY, HELD, LOOP, REDUCED, VIEW, Node, Program, Value
 from tapestry_jax.memory.scopes import Paths, Scopes
 from tapestry_jax.planning.geometry.layout import dense_bytes
+from tapestry_jax.planning.rewrites.platforms import Platforms
 
 _PRODUCTS = frozenset(("dot_general", "conv_general_dilated"))
 _EVENT = 4

@@ -34,7 +34,9 @@ def _deep(layer: Any) -> Any:
 def test_equations_of_layers_that_share_a_program_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
     plain = subject._said
-    monkeypatch.setattr(subject, "_said", lambda equation: seen.append(equation) or plain(equation))
+    monkeypatch.setattr(
+        subject, "_said", lambda equation, platforms: seen.append(equation) or plain(equation, platforms)
+    )
     shared = read_program(_deep(jax.jit(_layer)), PATHS)
     apart = read_program(_deep(_layer), PATHS)
     assert len(shared.nodes) == len(apart.nodes) == 3 * 3
@@ -133,3 +135,14 @@ def test_dimensions_of_one_cell_are_turned_by_nothing(shape: tuple[int, ...], tu
 
     found = read_program(jax.make_jaxpr(turned)(jax.ShapeDtypeStruct(shape, jnp.float32)))
     assert [node.library for node in found.nodes].count("turns") == turns
+
+
+@pytest.mark.parametrize(("platforms", "primitive"), [(("tpu",), "sin"), (("cuda",), "cos")])
+def test_one_platform_has_its_own_program_alone(platforms: tuple[str, ...], primitive: str) -> None:
+    def run(x: Any) -> Any:
+        return jax.lax.platform_dependent(x, tpu=jnp.sin, default=jnp.cos) * 2
+
+    jaxpr = jax.make_jaxpr(run)(X)
+    (node,) = (node for node in read_program(jaxpr, (), platforms).nodes if node.name in ("sin", "cos", "cond"))
+    assert node.name == primitive
+    assert "cond" in [node.name for node in read_program(jaxpr, (), ("tpu", "cuda")).nodes]
