@@ -65,6 +65,10 @@ class Keeper(Protocol):
         """Whether this position is to be kept. What was written until then is flushed first."""
         ...
 
+    def is_stopped(self) -> bool:
+        """Whether the run is to end now, of which nothing is under way: `keep` ends it."""
+        ...
+
     def keep(self, snapshot: Snapshot) -> None:
         """Keep it; the arrays of the snapshot are valid until this returns."""
         ...

@@ -23,6 +23,7 @@ from tapestry_jax.streaming.cluster.handed import Handed, as_handed
 from tapestry_jax.streaming.cluster.ranges import merged_in_order, ranges
 from tapestry_jax.streaming.cluster.task import OPERANDS, run_range, turned_name
 from tapestry_jax.streaming.cluster.totals import Totals, before_ranges, commit_before, rounds, totals_in
+from tapestry_jax.streaming.cluster.waiting import as_they_end, no_worker
 from tapestry_jax.streaming.errors import StreamError
 from tapestry_jax.streaming.kept.origins import outline
 from tapestry_jax.streaming.kept.partials import Partials, key_of, remove_partials
@@ -102,7 +103,7 @@ class OnWorkers(Runner):
                 _count(meter, last - first)
         for turns in in_any_order(self.work.client, handed, todo):
             _count(meter, turns)
-            keep.if_due()
+            keep.after(turns)
         state, still = self._merged(part, partials, meter)
         if self.ended is not None:
             self.ended([*state, *self._totals_behind(part, partials)])
@@ -118,8 +119,8 @@ class OnWorkers(Runner):
         inner = cut[:-1]
         for number, narrow in enumerate(rounds(part) if inner else ()):
             todo = [each for each in inner if partials.read(turned_name(*each, number)) is None]
-            for _ in in_any_order(self.work.client, handed, todo, number):
-                keep.if_due()
+            for turns in in_any_order(self.work.client, handed, todo, number):
+                keep.after(turns)
             found = [self._totals_of(narrow, partials, each, number) for each in inner]
             for node in sorted(narrow.anew):
                 before = before_ranges(part, self.programs, node, [each[node] for each in found], inner)
@@ -217,8 +218,9 @@ class _Keep:
     def now(self) -> None:
         self._keeper.keep(self._snapshot)
 
-    def if_due(self) -> None:
-        if self._keeper.is_due(self._snapshot.position):
+    def after(self, turns: int) -> None:
+        """Keep it if that is due behind some turns; behind none, where the job is to end."""
+        if self._keeper.is_due(self._snapshot.position) if turns else self._keeper.is_stopped():
             self.now()
 
 
@@ -259,10 +261,10 @@ def _count(meter: Meter, turns: int) -> None:
 def in_any_order(
     client: Any, handed: Handed, todo: Sequence[tuple[int, int]], number: int | None = None
 ) -> Iterator[int]:
-    """Have ranges run, or a round of them; the number of turns of each, as it is committed."""
-    # An optional package, which a client needs as well.
-    from distributed import as_completed
+    """Have ranges run, or a round of them; the number of turns of each, as it is committed.
 
+    0 now and then while there is no worker.
+    """
     # No two runs share names of tasks: a scheduler may remember what is no longer there.
     run = secrets.token_hex(8)
     futures: dict[Any, int] = {}
@@ -271,9 +273,13 @@ def in_any_order(
             key = f"{turned_name(begin, stop, number)}-{run}"
             future = client.submit(run_range, handed, begin, stop, number, key=key, pure=False)
             futures[future] = stop - begin
-        for future in as_completed(list(futures)):
-            if future.status != "finished":
-                raise _failed(future)
+        for future in as_they_end(client, futures):
+            if future is None:
+                yield 0
+                continue
+            # Of one that is lost the worker has died behind its end: what it has committed is there.
+            if future.status not in ("finished", "lost"):
+                raise _failed(client, future)
             yield futures[future]
 
 
@@ -286,8 +292,10 @@ def _cancelled(client: Any, futures: Mapping[Any, int]) -> Generator[None]:
         raise
 
 
-def _failed(future: Any) -> BaseException:
+def _failed(client: Any, future: Any) -> BaseException:
     error = future.exception() if future.status == "error" else None
+    if type(error).__name__ == "NoWorkerError":
+        return no_worker(client, first_line(error))
     told = f"{future.key} is {future.status}" if error is None else f"{type(error).__name__}: {first_line(error)}"
     remedy = "Mend what it says and run the job again: what is committed is not run again."
     failed = StreamError(message("workers have not turned all of a pass", told, remedy=remedy))

@@ -352,6 +352,10 @@ class _Keeper:
             or (seconds is not None and time.monotonic() - self._since >= seconds)
         )
 
+    def is_stopped(self) -> bool:
+        """Whether a signal has come."""
+        return self._interrupts.number is not None
+
     def keep(self, snapshot: running.Snapshot) -> None:
         """Write the state."""
         self._save(*freeze(self._job.split, snapshot))
