@@ -173,7 +173,9 @@ class Connection:
 
 
 def _check_files(folder: Path | None) -> None:
-    for ending in _BESIDE if folder is not None else ():
+    if folder is None:
+        return
+    for ending in _BESIDE:
         try:
             check_file(folder / f"{FILE}{ending}")
         except StorageError as error:
