@@ -129,11 +129,11 @@ def _check(name: str, want: Any, have: Any, arguments: _Arguments) -> None:
 
 
 def _narrowings(jaxpr: Any) -> Iterator[str]:
-    """The floats and integers that are made narrower, as text."""
+    """The floats and integers that are made narrower, as text; a number of Python's takes the type of what it meets."""
     for equation in jaxpr.eqns:
         for inner in programs_inside(equation):
             yield from _narrowings(getattr(inner, "jaxpr", inner))
-        if equation.primitive.name == "convert_element_type":
+        if equation.primitive.name == "convert_element_type" and not equation.invars[0].aval.weak_type:
             before, after = equation.invars[0].aval.dtype, equation.outvars[0].aval.dtype
             alike = any(all(jnp.issubdtype(each, kind) for each in (before, after)) for kind in _NUMBERS)
             if alike and after.itemsize < before.itemsize:

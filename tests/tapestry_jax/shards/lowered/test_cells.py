@@ -407,3 +407,12 @@ def test_integers_that_are_0_of_some_cells_are_made_of_them() -> None:
 
     ((found,),) = Simulation(MadeOf()).closed(jax.make_jaxpr(chosen)(jnp.zeros(4)), [[cells((4,), 0)]])
     assert found[1] == found[2] == 0b0110
+
+
+def test_numbers_of_python_are_made_as_narrow_as_what_they_meet() -> None:
+    """With doubles they are of 64 bits, and places on devices of 32: every plan that pads was an alarm."""
+    with jax.enable_x64(True):
+        given = (tp.TensorType(sizes, jnp.float64) for sizes in ({"i": 5, "k": 7}, {"k": 7, "n": 3}))
+        graph = tp.trace(tp.einsum("i k, k n -> i n"), *given)
+        plan = tp.plan(graph, tp.mesh(data=2), {"k": ("data", tp.chunks(2))})
+        plan.shards().verify_lowered(plan.compile().jaxpr(), cells=True)
