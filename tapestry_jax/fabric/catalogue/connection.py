@@ -147,11 +147,13 @@ class Connection:
 
 
 def _check_files(folder: Path | None) -> None:
-    for ending in _BESIDE if folder is not None else ():
-        try:
+    if folder is None:
+        return
+    try:
+        for ending in _BESIDE:
             check_file(folder / f"{FILE}{ending}")
-        except StorageError as error:
-            raise FabricError(str(error)) from error
+    except StorageError as error:
+        raise FabricError(str(error)) from error
 
 
 @contextmanager

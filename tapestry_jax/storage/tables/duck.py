@@ -109,15 +109,15 @@ def write_duck(path: Path, tensors: Mapping[str, Stored]) -> None:
     # Beside the database DuckDB keeps what is not in it yet: of a killed process, it would be taken for a part of this.
     beside = path.with_name(f"{path.name}.wal")
     beside.unlink(missing_ok=True)
-    database = duckdb().connect(str(path))
     try:
-        for name, tensor in tensors.items():
-            _write_table(database, name, tensor)
-        database.execute("CHECKPOINT")
+        # Closed by the end of it, which may write: a full disk is told there, too.
+        with duckdb().connect(str(path)) as database:
+            for name, tensor in tensors.items():
+                _write_table(database, name, tensor)
+            database.execute("CHECKPOINT")
     except duckdb().Error as error:
         raise _refused(str(path), error) from error
     finally:
-        database.close()
         beside.unlink(missing_ok=True)
 
 
@@ -216,5 +216,7 @@ def _refused(where: str, error: Exception) -> FormatError:
         return StorageError(message(f"`{where}` is written by another process", text, remedy=remedy))
     if re.search(r"No space left|File too large|Disk quota|Could not write", str(error)):
         return StorageError(message(f"no room for `{where}`", text, remedy="Make room, or choose another place."))
+    if re.search(r"Permission denied|Is a directory|No such file", text):
+        return StorageError(message(f"`{where}` cannot be opened by DuckDB", text, remedy="See to the path."))
     remedy = "Take a copy that is intact, or write it again."
     return FormatError(message(f"`{where}` cannot be read by DuckDB", text, remedy=remedy))

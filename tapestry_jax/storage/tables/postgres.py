@@ -160,7 +160,8 @@ class _Database:
     """
 
     def __init__(self, place: Place) -> None:
-        self._place, self._lock, self.table = place, Lock(), None
+        self._place, self._lock = place, Lock()
+        self.table: str | None = None
         package = _package()
         try:
             self._connection = package.connect(_address(place), autocommit=False)

@@ -294,7 +294,7 @@ def _cancelled(client: Any, futures: Mapping[Any, int]) -> Generator[None]:
 
 def _failed(client: Any, future: Any) -> BaseException:
     error = future.exception() if future.status == "error" else None
-    if type(error).__name__ == "NoWorkerError":
+    if error is not None and type(error).__name__ == "NoWorkerError":
         return no_worker(client, first_line(error))
     told = f"{future.key} is {future.status}" if error is None else f"{type(error).__name__}: {first_line(error)}"
     remedy = "Mend what it says and run the job again: what is committed is not run again."
