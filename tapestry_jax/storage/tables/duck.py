@@ -24,6 +24,7 @@ from tapestry_jax.storage.tables.sql import (
     rows_of,
     tables_of,
 )
+from tapestry_jax.storage.unfinished.regular import check_file
 
 ROWS = 122_880
 """Of a row group of DuckDB."""
@@ -107,7 +108,7 @@ def write_duck(path: Path, tensors: Mapping[str, Stored]) -> None:
       FormatError: for other tensors, or a dtype that the format does not hold.
     """
     # Beside the database DuckDB keeps what is not in it yet: of a killed process, it would be taken for a part of this.
-    beside = path.with_name(f"{path.name}.wal")
+    beside = _log(path)
     beside.unlink(missing_ok=True)
     try:
         # Closed by the end of it, which may write: a full disk is told there, too.
@@ -157,21 +158,26 @@ class _Table:
 
 
 def _as_it_lies(path: Path) -> str:
-    # What was committed last may lie beside it.
-    log = path.with_name(f"{path.name}.wal")
+    log = _log(path)
     return f"{of_file(path)}:{of_file(log)}" if log.exists() else of_file(path)
+
+
+def _log(path: Path) -> Path:
+    """What was committed last may lie beside a database."""
+    return path.with_name(f"{path.name}.wal")
 
 
 def connected(path: Path) -> Any:
     """A connection that reads this database alone.
 
     Raises:
-      StorageError: where there is none.
+      StorageError: where there is none, or what lies beside it is no file.
       FormatError: where DuckDB cannot read it.
     """
     package = duckdb()
     if not path.is_file():
         raise StorageError(message(f"no database lies at `{path}`", remedy="Look at the path."))
+    check_file(_log(path))
     try:
         return package.connect(str(path), read_only=True, config=_SETTINGS)
     except package.Error as error:

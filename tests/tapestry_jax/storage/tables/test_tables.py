@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import signal
 from collections.abc import Iterator
@@ -243,3 +244,10 @@ def test_a_database_that_has_no_room_is_told(tmp_path: Path, size: int):
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         signal.signal(signal.SIGXFSZ, handler)
     assert not [*tmp_path.iterdir()]
+
+
+def test_a_pipe_beside_a_database_is_not_waited_for(tmp_path: Path):
+    save(tmp_path / "x.duckdb", {"x": stored(numbers((3,)))})
+    os.mkfifo(tmp_path / "x.duckdb.wal")
+    with pytest.raises(tp.StorageError, match=r"x\.duckdb\.wal` is no file"):
+        tp.open(tmp_path / "x.duckdb")
