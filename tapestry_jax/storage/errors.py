@@ -8,6 +8,7 @@ import os
 from combinators.errors import FormatError, first_line, message
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_NOT_ALLOWED = {errno.EACCES, errno.EPERM, errno.EROFS}
 
 
 class StorageError(FormatError):
@@ -57,3 +58,20 @@ def of_system(error: OSError, what: str, where: str) -> StorageError:
         remedy = "Make room, or choose another place; what was flushed before is intact."
         return StorageError(message(f"cannot {what}: no room for `{where}`", f"the system says: {said}", remedy=remedy))
     return StorageError(message(f"cannot {what}: `{where}`", f"the system says: {said}", remedy="See to the path."))
+
+
+def is_full(error: OSError) -> bool:
+    """Whether there is no room, or no more may be used."""
+    return error.errno in _FULL
+
+
+def is_allowed(error: OSError) -> bool:
+    """Whether it is not for lack of a permission that the system refuses."""
+    return error.errno not in _NOT_ALLOWED
+
+
+def mended(error: OSError) -> str:
+    """What to do about a folder that could not be written to, as the beginning of a remedy."""
+    if is_full(error):
+        return "Make room"
+    return "See to the folder" if is_allowed(error) else "Let this process write there"

@@ -175,11 +175,11 @@ class Connection:
 def _check_files(folder: Path | None) -> None:
     if folder is None:
         return
-    for ending in _BESIDE:
-        try:
+    try:
+        for ending in _BESIDE:
             check_file(folder / f"{FILE}{ending}")
-        except StorageError as error:
-            raise FabricError(str(error)) from error
+    except StorageError as error:
+        raise FabricError(str(error)) from error
 
 
 @contextmanager

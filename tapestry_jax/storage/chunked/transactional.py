@@ -6,8 +6,10 @@ Icechunk lies.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import re
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -20,7 +22,7 @@ from tapestry_jax.storage.boxes import check_cells, check_names, check_shape, co
 from tapestry_jax.storage.chunked.gate import of_chunks, pieces
 from tapestry_jax.storage.chunked.metadata import default_chunks
 from tapestry_jax.storage.dtypes import PLAIN, check_flags, read_dtype
-from tapestry_jax.storage.errors import StorageError, missing_package
+from tapestry_jax.storage.errors import StorageError, missing_package, of_system
 from tapestry_jax.storage.files.folders import files_below
 from tapestry_jax.storage.files.threads import Threads
 from tapestry_jax.storage.places import Place
@@ -167,6 +169,7 @@ def make_icechunk(
         raise StorageError(message(f"`{where}` is there already, and is no repository of Icechunk", remedy=remedy))
     if path.exists():
         _check_files(path)
+    _check_writable(path)
     repository = asked("make a repository", where, package.Repository.open_or_create, _storage(path))
     session = asked("begin a transaction", where, repository.writable_session, _BRANCH)
     if name in asked("list the arrays", where, _arrays, session) and not overwrite:
@@ -187,11 +190,26 @@ def asked(what: str, where: str, call: Callable[..., Any], *arguments: Any) -> A
         return call(*arguments)
     except FormatError:
         raise
-    except Exception as error:
+    except BaseException as error:
+        # What Icechunk does not expect ends in a panic of Rust, which is no Exception.
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
         text = " ".join(str(error).split())[:300] or first_line(error)
         remedy = "See to the place, or take a copy that is intact."
-        kind = StorageError if "No space left" in text else FormatError
+        kind = StorageError if re.search("No space left|Permission denied", text) else FormatError
         raise kind(message(f"cannot {what}: `{where}`", f"{type(error).__name__}: {text}", remedy=remedy)) from error
+
+
+def _check_writable(path: Path) -> None:
+    """That a repository may be made or written to: Icechunk would panic."""
+    folder = path if path.exists() else path.parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise of_system(error, "make a repository", str(path)) from error
+    if not os.access(folder, os.W_OK | os.X_OK):
+        error = PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        raise of_system(error, "make a repository", str(path))
 
 
 def _check_files(path: Path) -> None:

@@ -30,6 +30,7 @@ from tapestry_jax.storage.tables.sql import (
     quoted,
     tables_of,
 )
+from tapestry_jax.storage.unfinished.regular import check_file
 
 ROWS = 122_880
 """Of a row group of DuckDB."""
@@ -128,17 +129,17 @@ def write_duck(path: Path, tensors: Mapping[str, Stored]) -> None:
       FormatError: for other tensors, or a dtype that the format does not hold.
     """
     # Beside the database DuckDB keeps what is not in it yet: of a killed process, it would be taken for a part of this.
-    beside = path.with_name(f"{path.name}.wal")
+    beside = _log(path)
     beside.unlink(missing_ok=True)
-    database = duckdb().connect(str(path))
     try:
-        for name, tensor in tensors.items():
-            _write_table(database, name, tensor)
-        database.execute("CHECKPOINT")
+        # Closed by the end of it, which may write: a full disk is told there, too.
+        with duckdb().connect(str(path)) as database:
+            for name, tensor in tensors.items():
+                _write_table(database, name, tensor)
+            database.execute("CHECKPOINT")
     except duckdb().Error as error:
         raise _refused(str(path), error) from error
     finally:
-        database.close()
         beside.unlink(missing_ok=True)
 
 
@@ -215,16 +216,22 @@ def _as_it_lies(path: Path) -> str:
     return f"{of_file(path)}:{of_file(log)}" if log.exists() else of_file(path)
 
 
+def _log(path: Path) -> Path:
+    """What was committed last may lie beside a database."""
+    return path.with_name(f"{path.name}.wal")
+
+
 def connected(path: Path) -> Any:
     """A connection that reads this database alone.
 
     Raises:
-      StorageError: where there is none.
+      StorageError: where there is none, or what lies beside it is no file.
       FormatError: where DuckDB cannot read it.
     """
     package = duckdb()
     if not path.is_file():
         raise StorageError(message(f"no database lies at `{path}`", remedy="Look at the path."))
+    check_file(_log(path))
     try:
         settings = {**_SETTINGS, "memory_limit": f"{_memory(path)}B"}
         return package.connect(str(path), read_only=True, config=settings)
@@ -296,5 +303,7 @@ def _refused(where: str, error: Exception) -> FormatError:
         return StorageError(message(f"`{where}` is written by another process", text, remedy=remedy))
     if re.search(r"No space left|File too large|Disk quota|Could not write", str(error)):
         return StorageError(message(f"no room for `{where}`", text, remedy="Make room, or choose another place."))
+    if re.search(r"Permission denied|Is a directory|No such file", text):
+        return StorageError(message(f"`{where}` cannot be opened by DuckDB", text, remedy="See to the path."))
     remedy = "Take a copy that is intact, or write it again."
     return FormatError(message(f"`{where}` cannot be read by DuckDB", text, remedy=remedy))

@@ -12,7 +12,7 @@ from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from threading import Lock
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from combinators.errors import FormatError, message, spelt
 from tapestry_jax.storage.boxes import count
@@ -31,6 +31,7 @@ from tapestry_jax.storage.tables.sql import (
     rows_of,
     tables_of,
 )
+from tapestry_jax.storage.tables.waited import CODE, PATIENCE, SECONDS, WAITING, holders, in_use, own_name
 
 _PIECES = 6
 """So many times the bytes of numbers that are fetched at once are there: as text and decoded, and as arrays."""
@@ -53,6 +54,7 @@ _TABLES = """
 # All reads see the rows of one moment, in the order in which one scan finds them, and write nothing.
 _READING = (
     "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY",
+    WAITING,
     "SET LOCAL synchronize_seqscans = off",
     "SET LOCAL max_parallel_workers_per_gather = 0",
 )
@@ -72,6 +74,7 @@ def open_postgres(place: Place, tensor: str | None = None, names: Names | None =
         name, _, column = (tensor, "", "") if tensor is None or tensor in tables else tensor.partition("/")
         table = choose(tables, name, place.text)
         where = f"{place.text}, `{tensor or table}`"
+        database.table = table
         known = database.kinds(f"SELECT * FROM {quoted(table)}", where)
         chosen = [choose(known, column, f"{place.text}, `{table}`")] if column else list(known)
         asked = f"SELECT {', '.join(map(quoted, chosen))} FROM {quoted(table)}"
@@ -98,8 +101,10 @@ def write_postgres(place: Place, tensors: Mapping[str, Stored], *, overwrite: bo
     """
     columns = {name: columns_for(name, tensor, _DTYPES) for name, tensor in tensors.items()}
     with _closing(_Database(place)) as database:
+        database.tell(WAITING)
         there = {*database.column(_TABLES)}
         for name, tensor in tensors.items():
+            database.table = name
             if name in there and not overwrite:
                 headline = f"`{place.text}` has a table {spelt(name)} already"
                 raise StorageError(message(headline, remedy="Say overwrite=True, or choose another name."))
@@ -163,10 +168,15 @@ class _Rows:
 
 
 class _Database:
-    """A connection, used by one thread at a time."""
+    """A connection, used by one thread at a time.
+
+    Attributes:
+      table: that is asked for, for people; None of a query.
+    """
 
     def __init__(self, place: Place) -> None:
         self._place, self._lock = place, Lock()
+        self.table: str | None = None
         package = _package()
         try:
             self._connection = package.connect(_address(place), autocommit=False)
@@ -230,7 +240,17 @@ class _Database:
             return self._cursor.fetch_arrow_table()
         except _package().Error as error:
             # Not `from error`: its text may hold the address.
-            raise self._refused(error) from None
+            raise (self._in_use() if error.sqlstate == CODE else self._refused(error)) from None
+
+    def _in_use(self) -> FormatError:
+        """The error of a lock that did not come: who holds it is asked behind the end of the transaction."""
+        try:
+            self._connection.rollback()
+        except _package().Error as error:
+            return self._refused(error)
+        (patience,) = self._run(PATIENCE).column(0).to_pylist()
+        held = self._run(holders(self.table)).column(0).to_pylist()
+        return in_use(self._place.text, self.table, SECONDS + " s" if patience == "0" else patience, held)
 
     def _refused(self, error: Exception) -> FormatError:
         text = _said(error, self._place)
@@ -277,10 +297,11 @@ def _package() -> Any:
 
 
 def _address(place: Place) -> str:
-    """The address, with a time after which a server that does not answer is given up."""
+    """The address, with a time after which a server that does not answer is given up, and who asks."""
     parts = urlsplit(str(place.address))
     asked = dict(parse_qsl(parts.query, keep_blank_values=True))
-    return parts._replace(query=urlencode({"connect_timeout": _SECONDS, **asked})).geturl()
+    ours = {"connect_timeout": _SECONDS, "application_name": own_name()}
+    return parts._replace(query=urlencode({**ours, **asked}, quote_via=quote)).geturl()
 
 
 def _said(error: Exception, place: Place) -> str:

@@ -7,6 +7,7 @@ small value, names a tensor in the folder, or says in which file of the user's i
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import secrets
@@ -20,6 +21,7 @@ from combinators.errors import FormatError, first_line, message, spelt
 from combinators.frozen import dataclass
 from combinators.index_space.tensor_type import TensorType
 from tapestry_jax.storage.creating import Creation, create
+from tapestry_jax.storage.errors import is_full, mended
 from tapestry_jax.storage.files.pieces import pieces
 from tapestry_jax.storage.in_memory import InMemory, stored
 from tapestry_jax.storage.opening import Opened
@@ -168,8 +170,22 @@ def _write(folder: Path, key: str, frozen: Frozen) -> None:
     try:
         write_durably(folder / f"{key}.entry", encode(frozen))
     except OSError as error:
-        remedy = "Make room (tp.prune_cache), or leave cache= out."
-        raise StreamError(message(f"{folder} cannot keep a value", first_line(error), remedy=remedy)) from error
+        raise _unkept(folder, error) from error
+
+
+def check_writable(folder: Path) -> None:
+    """Refuse a cache that cannot keep what is about to be computed.
+
+    Raises:
+      StreamError: where this process may not write there.
+    """
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise _unkept(folder, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
+
+
+def _unkept(folder: Path, error: OSError) -> StreamError:
+    remedy = f"{'Make room (tp.prune_cache)' if is_full(error) else mended(error)}, or leave cache= out."
+    return StreamError(message(f"{folder} cannot keep a value", first_line(error), remedy=remedy))
 
 
 def bytes_of(path: Path) -> int:

@@ -6,9 +6,11 @@ import os
 from pathlib import Path
 from typing import Any
 
-from combinators.errors import FormatError, PlanError, message, spelt
+from combinators.errors import FormatError, PlanError, first_line, message, spelt
+from tapestry_jax.storage.errors import mended
 from tapestry_jax.storage.unfinished.partial import remove
 from tapestry_jax.streaming.cached.entries import bytes_of, entries, is_own, own_tensor, read_cache
+from tapestry_jax.streaming.errors import StreamError
 from tapestry_jax.streaming.fits.budget import read_memory
 from tapestry_jax.streaming.frozen.lock import locked
 
@@ -27,7 +29,7 @@ def prune_cache(folder: str | os.PathLike[str], keep: Any = 0) -> int:
       The bytes that are left.
 
     Raises:
-      StreamError: while a job uses the cache.
+      StreamError: while a job uses the cache, and where its files cannot be read or removed.
       PlanError: for what is no folder or no number of bytes.
 
     Example:
@@ -44,7 +46,12 @@ def prune_cache(folder: str | os.PathLike[str], keep: Any = 0) -> int:
         told = f"got {spelt(folder)}, which is no folder"
         raise PlanError(message("prune_cache takes the folder of a cache", told, remedy="Name one."))
     with locked(place):
-        return _pruned(place, most)
+        try:
+            return _pruned(place, most)
+        except OSError as error:
+            remedy = f"{mended(error)}, and prune it again."
+            headline = f"the cache in {place} cannot be made smaller"
+            raise StreamError(message(headline, first_line(error), remedy=remedy)) from error
 
 
 def _is_folder(place: Path) -> bool:

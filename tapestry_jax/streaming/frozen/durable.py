@@ -12,7 +12,8 @@ from combinators.errors import FormatError, message
 from tapestry_jax.storage.errors import StorageError
 from tapestry_jax.storage.unfinished.regular import open_regular
 
-_PARTIAL = ".partial-"
+PARTIAL = ".partial-"
+"""How names begin of what is being written."""
 
 
 def write_durably(path: Path, parts: Iterable[bytes | memoryview]) -> None:
@@ -23,7 +24,7 @@ def write_durably(path: Path, parts: Iterable[bytes | memoryview]) -> None:
     Raises:
       OSError: when it cannot be written, as on a full disk; what was there before stays, and no part of the new one.
     """
-    beside = path.with_name(f"{_PARTIAL}{secrets.token_hex(4)}-{path.name}")
+    beside = path.with_name(f"{PARTIAL}{secrets.token_hex(4)}-{path.name}")
     try:
         with beside.open("xb") as file:
             for part in parts:
@@ -49,7 +50,7 @@ def sync_folder(folder: Path) -> None:
 
 def remove_partial(folder: Path) -> None:
     """Remove what writers left that were killed. No other may be writing."""
-    for path in folder.glob(f"{_PARTIAL}*"):
+    for path in folder.glob(f"{PARTIAL}*"):
         path.unlink(missing_ok=True)
 
 

@@ -10,9 +10,11 @@ import warnings
 from pathlib import Path
 
 from combinators.errors import FormatError, first_line, message
+from tapestry_jax.storage.errors import is_allowed, mended
 from tapestry_jax.streaming.errors import StreamError
 from tapestry_jax.streaming.frozen.durable import read_whole, sync_folder, write_durably
 from tapestry_jax.streaming.frozen.encoded import REMEDY, OtherVersionError, decode, encode
+from tapestry_jax.streaming.frozen.lock import LOCK
 from tapestry_jax.streaming.frozen.state import Frozen
 
 _NAME = re.compile(r"state-([0-9]{8,15})", re.ASCII)
@@ -52,7 +54,7 @@ def save(folder: str | Path, frozen: Frozen) -> int:
                 f"the state of the job cannot be written to {folder}.",
                 first_line(error),
                 "what was written before is still there",
-                remedy="Make room, or mend the folder, and run the job again: it goes on where it was.",
+                remedy=f"{mended(error)}, and run the job again: it goes on where it was.",
             )
         ) from error
     return sum(map(len, parts))
@@ -65,7 +67,7 @@ def load(folder: str | Path) -> Frozen | None:
 
     Raises:
       FormatError: when no state is whole, or the newest was written by another version.
-      StreamError: when the folder cannot be read.
+      StreamError: when the folder, or a state that may be whole, cannot be read.
     """
     folder = Path(folder)
     try:
@@ -100,9 +102,17 @@ def has_damage(folder: Path) -> bool:
     try:
         if states:
             decode(read_whole(states[max(states)], LARGEST), str(folder))
-    except (OSError, FormatError):
+    except OSError as error:
+        _unreadable(states[max(states)], error)
+        return True
+    except FormatError:
         return True
     return False
+
+
+def is_of_job(name: str) -> bool:
+    """Whether a file of this name says that its folder is, or was, a job's: its lock or a state."""
+    return name == LOCK or _NAME.fullmatch(name) is not None
 
 
 def clear(folder: str | Path) -> None:
@@ -121,6 +131,14 @@ def _states(folder: Path) -> dict[int, Path]:
 
 
 def _unreadable(path: Path, error: OSError) -> FormatError:
+    """The error of a state that is damaged, as far as one can see.
+
+    Raises:
+      StreamError: where it may be whole, and this process may not read it.
+    """
+    if not is_allowed(error):
+        remedy = "Let this process read it, and run the job again: it goes on where it was."
+        raise StreamError(message(f"{path} cannot be read.", first_line(error), remedy=remedy)) from error
     return FormatError(message(f"{path} cannot be read.", first_line(error), remedy=REMEDY))
 
 

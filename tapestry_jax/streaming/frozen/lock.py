@@ -10,14 +10,14 @@ from collections.abc import Generator
 from pathlib import Path
 
 from combinators.errors import first_line, message
-from tapestry_jax.storage.errors import StorageError
+from tapestry_jax.storage.errors import StorageError, mended
 from tapestry_jax.storage.unfinished.regular import open_regular
 from tapestry_jax.streaming.errors import StreamError
 from tapestry_jax.streaming.frozen.durable import remove_partial
 
-_NAME = "lock"
-_SAID = re.compile(rb"(process \d+ on |\Z)")
-"""How the file begins that a job has locked: with who it was, or not at all."""
+LOCK = "lock"
+_SAID = re.compile(rb"process \d+ on |(p(r(o(c(e(s(s( \d*)?)?)?)?)?)?)?)?\Z|process \d+ (on?)?\Z")
+"""How the file begins that a job has locked: with who it was, not at all, or as far as there was room."""
 
 
 @contextlib.contextmanager
@@ -40,7 +40,7 @@ def locked(folder: str | Path, *, shared: bool = False) -> Generator[Path]:
     folder = Path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        handle = open_regular(folder / _NAME, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+        handle = open_regular(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     except (OSError, ValueError, StorageError) as error:  # a name may hold a NUL
         raise StreamError(
             message(f"{folder} cannot hold a job.", first_line(error), remedy="Name a folder that may be written to.")
@@ -62,13 +62,13 @@ def _take(folder: Path, handle: int) -> None:
     """Say who holds it, and remove what a job that was ended had not finished."""
     try:
         if not _SAID.match(os.pread(handle, 200, 0)):
-            told = f"the file `{_NAME}` there was written by something else"
+            told = f"the file `{LOCK}` there was written by something else"
             raise StreamError(message(f"{folder} cannot hold a job.", told, remedy="Name a folder of its own."))
         os.ftruncate(handle, 0)
         os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
         remove_partial(folder)
     except OSError as error:
-        remedy = "Make room there, or name another folder."
+        remedy = f"{mended(error)}, or name another folder."
         raise StreamError(message(f"{folder} cannot hold a job.", first_line(error), remedy=remedy)) from error
 
 

@@ -18,6 +18,7 @@ from tapestry_jax.streaming.errors import StreamError
 from tapestry_jax.streaming.frozen import Frozen, Position, check_unchanged, locked
 from tapestry_jax.streaming.jobs.asked import read_sources
 from tapestry_jax.streaming.jobs.extended import check_extended, extended, no_rows, nothing_counted
+from tapestry_jax.streaming.kept.apart import check_alone
 from tapestry_jax.streaming.kept.batches import (
     Batch,
     Counted,
@@ -62,6 +63,7 @@ def extend_kept(job: Job, checkpoint: Checkpoint, new: Any, name: Any, *, begins
       The result for all rows until now.
     """
     check_extended(job, leaves=False)
+    check_alone(checkpoint.folder, [*job.sources, *(_given(job, new) if begins else ())])
     with locked(checkpoint.folder):
         before = newest(checkpoint.folder)
         if before is None and not begins:

@@ -20,12 +20,21 @@ from tapestry_jax.storage.opening import Opened
 from tapestry_jax.storage.protocols import Sink, Stored
 from tapestry_jax.streaming.cached.cache import Cache, files
 from tapestry_jax.streaming.cached.crossing import crossing
-from tapestry_jax.streaming.cached.entries import Found, creation, find, keep_array, keep_tensor, remove_entry
+from tapestry_jax.streaming.cached.entries import (
+    Found,
+    check_writable,
+    creation,
+    find,
+    keep_array,
+    keep_tensor,
+    remove_entry,
+)
 from tapestry_jax.streaming.cached.keys import computed, keys
 from tapestry_jax.streaming.cluster.asked import check_engine, place_of_sink
 from tapestry_jax.streaming.frozen import load, locked
 from tapestry_jax.streaming.jobs.outputs import Outputs, whole
 from tapestry_jax.streaming.jobs.smaller import Smaller, smaller
+from tapestry_jax.streaming.kept.apart import REST
 from tapestry_jax.streaming.kept.checkpoint import Checkpoint
 from tapestry_jax.streaming.kept.origins import place_of
 from tapestry_jax.streaming.moving.sinks import true_cells, write_whole
@@ -144,6 +153,8 @@ class _Run:
         slots = {
             ref: slot for ref, slot in crossing(job.split, job.planned.graph).items() if own.get(ref) in self.known
         }
+        if slots:
+            check_writable(self.cache.folder)
         named = {slot: place_of_sink(each) for slot, each in files(job.split, job.sinks).items()}
         if job.checkpoint is not None:
             # In the folder of the job lie outputs without a sink; what is spilled there is removed. What goes to a
@@ -166,7 +177,7 @@ class _Run:
 
 def of_rest(checkpoint: Checkpoint) -> Checkpoint:
     """Where the job is kept that is left where some values are known."""
-    return replace(checkpoint, folder=checkpoint.folder / "rest")
+    return replace(checkpoint, folder=checkpoint.folder / REST)
 
 
 def told_known(found: Mapping[Ref, Found]) -> str:

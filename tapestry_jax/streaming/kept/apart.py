@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from combinators.errors import PlanError, message
 from tapestry_jax.storage.protocols import Stored
+from tapestry_jax.streaming.errors import StreamError
+from tapestry_jax.streaming.frozen.durable import PARTIAL
+from tapestry_jax.streaming.frozen.folder import is_of_job
 from tapestry_jax.streaming.parts import Split
+
+REST = "rest"
+"""The folder in that of a job where what is left of it is kept, if a cache has some of its values."""
 
 
 def check_apart(
@@ -50,6 +56,34 @@ def check_apart(
             # A source may lie in the folder, where nothing changes it.
             touches = touch(own[1], other[1]) if other in listed else own[1].is_relative_to(other[1])
             _require(not touches, own, other)
+
+
+def check_alone(folder: Path, sources: Iterable[Stored]) -> None:
+    """Raise where a folder that was never a job's holds other files than sources of the job.
+
+    One that a job has held has its lock or a state, whatever else releases before this one may have left there.
+
+    Raises:
+      StreamError: naming some of them.
+    """
+    try:
+        names = sorted(each.name for each in folder.iterdir()) if folder.is_dir() else []
+    except (OSError, ValueError):
+        return  # who locks it says why
+    if any(is_of_job(name) for name in names):
+        return
+    inside = {_real(folder / name): name for name in names if not _is_harmless(name)}
+    read = [path for source in sources if (path := _of_source(source)) is not None]
+    foreign = [name for place, name in inside.items() if not any(path.is_relative_to(place) for path in read)]
+    if foreign:
+        told = f"it holds {', '.join(foreign[:3])}" + (f" and {len(foreign) - 3} more" if len(foreign) > 3 else "")
+        remedy = "Name a folder of its own; where there is none it is made."
+        raise StreamError(message(f"{folder} is no folder of a job", told, remedy=remedy))
+
+
+def _is_harmless(name: str) -> bool:
+    """Whether systems and editors put it into any folder; and what is left of a job next to it."""
+    return (name.startswith(".") and not name.startswith(PARTIAL)) or name in ("lost+found", REST)
 
 
 def _require(apart: bool, one: tuple[str, Path], other: tuple[str, Path]) -> None:

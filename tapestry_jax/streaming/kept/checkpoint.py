@@ -22,6 +22,7 @@ from tapestry_jax.storage.unfinished.partial import filled_place, partial, remov
 from tapestry_jax.streaming import position as running
 from tapestry_jax.streaming.errors import StreamError
 from tapestry_jax.streaming.frozen import Frozen, Position, check_unchanged, load, locked, save
+from tapestry_jax.streaming.kept.apart import check_alone
 from tapestry_jax.streaming.kept.begun import begun_sinks, check_begun, forget_sinks, named_sinks
 from tapestry_jax.streaming.kept.extending import Last
 from tapestry_jax.streaming.kept.interrupts import Interrupted, Interrupts, heard
@@ -122,11 +123,12 @@ def run_kept(job: Resumable, checkpoint: Checkpoint) -> list[Any]:
     """Run a job, or what is left of it, and keep how far it is; of a job that has finished the result is read.
 
     Raises:
-      StreamError: where another job holds the folder, or the one in it is another one than this.
+      StreamError: where another job holds the folder, the one in it is another one than this, or other files lie there.
       FormatError: where no state in the folder can be read, or something that was written until then is damaged.
       KeyboardInterrupt: at Ctrl-C, once the turn that is under way is kept; at a second one at once.
     """
     folder = checkpoint.folder
+    check_alone(folder, job.sources)
     with heard() as interrupts, locked(folder):
         now, before = _described(job), load(folder)
         if before is not None:

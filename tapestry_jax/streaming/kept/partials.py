@@ -12,6 +12,7 @@ import numpy as np
 
 from combinators.errors import FormatError, first_line, message
 from combinators.frozen import dataclass
+from tapestry_jax.storage.errors import mended
 from tapestry_jax.storage.protocols import Array
 from tapestry_jax.streaming.errors import StreamError
 from tapestry_jax.streaming.frozen.durable import read_whole, write_durably
@@ -52,7 +53,7 @@ class Partials:
             self.place.mkdir(parents=True, exist_ok=True)
             write_durably(self.place / name, encode(self._told(name, arrays)))
         except OSError as error:
-            remedy = "Make room, or mend the folder, and run the job again: it goes on where it was."
+            remedy = f"{mended(error)}, and run the job again: it goes on where it was."
             headline = f"what a task has computed cannot be written to {self.place}"
             raise StreamError(message(headline, first_line(error), remedy=remedy)) from error
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -165,9 +166,10 @@ class Checkpoints:
     def _unreadable(self, step: int, error: Exception) -> TrainingError:
         told = str(error).strip().splitlines() or [type(error).__name__]
         headline = f"the checkpoint {self._there.at(step)} cannot be read"
-        return TrainingError(
-            message(headline, told[0][:300], remedy="Remove that folder to go on from the one before it.")
-        )
+        remedy = "Remove that folder to go on from the one before it."
+        if isinstance(error, PermissionError) or re.search("PERMISSION_DENIED|Permission denied", str(error)):
+            remedy = "Let this process read it: it may be whole."
+        return TrainingError(message(headline, told[0][:300], remedy=remedy))
 
 
 @contextmanager

@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 
 import tapestry_jax as tp
+from tapestry_jax.storage.chunked.transactional import asked
 from tests.forked import run
+from tests.nobody import as_nobody, read_only
 from tests.tapestry_jax.storage.round_trips import boxes, made, numbers, read, write
 
 icechunk = pytest.importorskip("icechunk", reason="needs icechunk")
@@ -153,6 +155,34 @@ def test_pipes_in_a_repository_are_not_waited_for() -> None:
         path.unlink()
         kept.rename(path)
     assert read(tp.open("x.icechunk")).tolist() == x.tolist()
+
+
+def test_a_repository_that_may_not_be_written_to_is_told(capfd: pytest.CaptureFixture[str]) -> None:
+    with as_nobody() as folder:
+        x = np.arange(4, dtype=np.float32)
+        write(tp.create(folder / "x.icechunk").make(x.shape, x.dtype), x).close()
+        read_only(folder)
+        read_only(folder / "x.icechunk")
+        for name in ("y.icechunk", "x.icechunk", "none/y.icechunk"):
+            with pytest.raises(
+                tp.StorageError, match=r"cannot make a repository: .*\n  the system says: Permission denied"
+            ):
+                tp.create(folder / name, overwrite=True).make((2,), x.dtype)
+        assert read(tp.open(folder / "x.icechunk")).tolist() == x.tolist()
+        assert "panicked" not in capfd.readouterr().err
+
+
+def test_a_panic_of_icechunk_is_told_and_no_other_exception_is() -> None:
+    class PanicException(BaseException):
+        pass
+
+    def raising(error: BaseException) -> None:
+        raise error
+
+    with pytest.raises(tp.FormatError, match="cannot go on: `here`\n  PanicException: unexpected"):
+        asked("go on", "here", raising, PanicException("unexpected"))
+    with pytest.raises(KeyboardInterrupt):
+        asked("go on", "here", raising, KeyboardInterrupt())
 
 
 def test_a_stream_commits_when_it_ends_and_keeps_no_state() -> None:

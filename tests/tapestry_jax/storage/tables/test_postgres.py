@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import threading
 import traceback
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -233,6 +237,55 @@ def test_a_server_that_goes_away_is_told(place: str):
     tell(place, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
     assert "does not answer" in refused(tp.StorageError, lambda: read(source))
     source.close()
+
+
+@contextmanager
+def another(place: str, statement: str) -> Iterator[None]:
+    """A transaction of somebody else that stays open."""
+    called = f"{place}?application_name=another"
+    with dbapi.connect(called, autocommit=False) as connection, connection.cursor() as cursor:
+        cursor.execute(statement)
+        yield
+
+
+SHORT = "?options=-c%20lock_timeout%3D200ms"
+
+
+def test_a_table_that_somebody_has_open_is_not_waited_for_without_end(place: str):
+    x = numbers((3, 2))
+    save(place, {"x": stored(x)})
+    source = tp.open(place, "x")
+    told = refused(tp.StorageError, lambda: save(place + SHORT, {"x": stored(x + 1)}, overwrite=True))
+    own = f"tapestry_jax, process {os.getpid()} on {socket.gethostname()} (process "
+    assert told.startswith("the table `x` of `postgresql://127.0.0.1") and "waited 200ms for " + own in told
+    assert "Close what this process has open of it, x.close(), and try again." in told
+    np.testing.assert_array_equal(read(source), x)
+    source.close()
+    with another(place, "SELECT * FROM x"):
+        told = refused(tp.StorageError, lambda: save(place + SHORT, {"x": stored(x + 1)}, overwrite=True))
+        assert "waited 200ms for another (process " in told and "Try again when they have closed it" in told
+    np.testing.assert_array_equal(read(tp.open(place, "x")), x)
+
+
+def test_a_table_that_somebody_writes_is_not_waited_for_without_end(place: str):
+    x = numbers((3, 2))
+    save(place, {"x": stored(x)})
+    with another(place, "DROP TABLE x"):
+        for ask in (lambda: tp.open(place + SHORT, "x"), lambda: query(place + SHORT, "SELECT * FROM x")):
+            assert "is in use\n  waited 200ms for another (process " in refused(tp.StorageError, ask)
+        assert "a table of the query of" in refused(tp.StorageError, lambda: query(place + SHORT, "TABLE x"))
+    np.testing.assert_array_equal(read(tp.open(place, "x")), x)
+
+
+def test_a_table_is_waited_for_as_long_as_is_said(place: str, monkeypatch: pytest.MonkeyPatch):
+    save(place, {"x": stored(numbers((3, 2)))})
+    source = tp.open(place, "x")
+    monkeypatch.setattr(postgres, "WAITING", postgres.WAITING.replace("10s", "100ms"))
+    told = refused(tp.StorageError, lambda: save(place, {"x": stored(numbers((1,)))}, overwrite=True))
+    assert "waited 10 s for" in told
+    threading.Timer(0.5, source.close).start()
+    save(f"{place}?options=-c%20lock_timeout%3D30s", {"x": stored(numbers((1,)))}, overwrite=True)
+    assert tp.open(place, "x").shape == (1,)
 
 
 @pytest.mark.parametrize("shape", [(3,), (3, 1)])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import resource
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +20,7 @@ import tapestry_jax as tp
 from tapestry_jax.storage import save, stored
 from tapestry_jax.storage.tables.arrow_arrays import from_array
 from tapestry_jax.storage.tables.duck import connected, quoted
+from tests.nobody import as_nobody
 from tests.tapestry_jax.storage.round_trips import boxes, numbers, read
 
 PLAIN = ["bool", "int8", "uint16", "int64", "uint64", "float16", "float32", "float64"]
@@ -217,3 +221,33 @@ def test_a_matrix_of_one_column_is_none_of_numbers(tmp_path: Path, shape: tuple[
     found = tp.open(tmp_path / "x.duckdb", "x")
     assert found.shape == shape
     np.testing.assert_array_equal(read(found), x)
+
+
+def test_a_database_that_may_not_be_read_is_not_told_as_damaged():
+    with as_nobody() as folder:
+        save(folder / "x.duckdb", {"x": stored(numbers((3,)))})
+        (folder / "x.duckdb").chmod(0)
+        with pytest.raises(
+            tp.StorageError, match=r"cannot be opened by DuckDB\n.*Permission denied\n  See to the path"
+        ):
+            tp.open(folder / "x.duckdb")
+
+
+@pytest.mark.parametrize("size", [0, 1, 4096, 8192, 12288, 16384])
+def test_a_database_that_has_no_room_is_told(tmp_path: Path, size: int):
+    before, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        with pytest.raises(tp.StorageError, match=r"no room for|cannot"):
+            save(tmp_path / "x.duckdb", {"x": stored(numbers((300,)))})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_pipe_beside_a_database_is_not_waited_for(tmp_path: Path):
+    save(tmp_path / "x.duckdb", {"x": stored(numbers((3,)))})
+    os.mkfifo(tmp_path / "x.duckdb.wal")
+    with pytest.raises(tp.StorageError, match=r"x\.duckdb\.wal` is no file"):
+        tp.open(tmp_path / "x.duckdb")

@@ -28,6 +28,7 @@ from tapestry_jax.storage import stored
 from tapestry_jax.streaming.errors import StreamError
 from tapestry_jax.streaming.frozen.encoded import decode, encode
 from tests.forked import run
+from tests.nobody import as_nobody, read_only
 from tests.tapestry_jax.streaming.whole import whole
 from tests.thoroughly import but
 
@@ -449,3 +450,24 @@ def test_outputs_that_are_known_are_not_computed_beside_others() -> None:
     np.testing.assert_allclose(first, X - X.mean(0), atol=1e-5)
     np.testing.assert_allclose(second, (X + 1).sum(0))
     assert job.metrics.stage("read").bytes == X.nbytes
+
+
+@pytest.mark.filterwarnings("ignore:Error (writing|reading) persistent compilation cache")
+def test_a_cache_that_may_not_be_written_to_is_told_before_anything_is_computed() -> None:
+    with as_nobody() as folder:
+        total, over = tp.fold(agg.Sum(), "row c -> c"), {"row": tp.chunks(size=2)}
+        np.save(folder / "x.npy", np.ones((4, 2), np.float32))
+        source = tp.open(folder / "x.npy")
+        tp.stream(total, over, source, cache=folder / "cache").run()
+        read_only(folder / "cache")
+        # What is there is read.
+        assert tp.stream(total, over, source, cache=folder / "cache").run().tolist() == [4, 4]
+        job = tp.stream(tp.fold(agg.Max(), "row c -> c"), over, source, cache=folder / "cache")
+        with pytest.raises(StreamError, match=r"cannot keep a value\n.*denied\n  Let this process write there, or"):
+            job.run()
+        assert not job.meters
+        with pytest.raises(StreamError, match=r"cannot be made smaller\n.*denied.*\n  Let this process write there"):
+            tp.prune_cache(folder / "cache")
+        next((folder / "cache").glob("*.entry")).chmod(0)
+        with pytest.raises(StreamError, match=r"cannot be made smaller\n.*denied"):
+            tp.prune_cache(folder / "cache", "1GiB")

@@ -13,8 +13,9 @@ import pytest
 from combinators.errors import FormatError
 from tapestry_jax.streaming.errors import StreamError
 from tapestry_jax.streaming.frozen import Frozen, Position, check_unchanged, load, locked, save
-from tapestry_jax.streaming.frozen.folder import clear
+from tapestry_jax.streaming.frozen.folder import clear, has_damage
 from tests.forked import Ran, run
+from tests.nobody import as_nobody, read_only
 
 
 def frozen(cells: int, **parts: dict[str, str]) -> Frozen:
@@ -114,7 +115,9 @@ def test_a_lock_of_something_else_is_left_as_it_is(held: str, tmp_path: Path):
 
 
 def test_a_lock_that_a_job_has_left_is_taken(tmp_path: Path):
-    for held in ("", "process 12 on somewhere\n"):
+    whole = "process 12 on somewhere\n"
+    # A disk that was full has kept a part of it.
+    for held in (whole[:length] for length in range(len(whole) + 1)):
         (tmp_path / "lock").write_text(held)
         with locked(tmp_path):
             assert (tmp_path / "lock").read_text().startswith(f"process {os.getpid()} on ")
@@ -200,3 +203,18 @@ def test_a_state_is_brought_to_the_disk_before_it_has_its_name(tmp_path: Path, m
     monkeypatch.setattr(Path, "replace", lambda path, to: (done.append("rename"), rename(path, to))[1])
     save(tmp_path, frozen(1))
     assert done == ["sync", "rename", "sync"]
+
+
+def test_a_state_that_may_not_be_read_may_be_whole():
+    with as_nobody() as folder:
+        save(folder, frozen(1))
+        save(folder, frozen(2))
+        (folder / "state-00000002").chmod(0)
+        for ask in (load, has_damage):
+            with pytest.raises(StreamError, match=r"state-00000002 cannot be read\..*\n.*\n  Let this process read it"):
+                ask(folder)
+        read_only(folder)
+        with pytest.raises(
+            StreamError, match=r"cannot be written to .*\n.*\n.*\n  Let this process write there, and run"
+        ):
+            save(folder, frozen(3))

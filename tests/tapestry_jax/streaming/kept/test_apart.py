@@ -185,3 +185,31 @@ def test_what_stands_before_the_first_pass_is_done_again(tmp_path: Path, monkeyp
         job().run()
     monkeypatch.setattr(checkpoint, "save", save)
     assert (job().run() == X * (X[1] + 1)).all()
+
+
+@pytest.mark.parametrize("extends", [False, True])
+def test_a_folder_that_holds_other_files_is_no_folder_of_a_job(source: Stored, tmp_path: Path, extends: bool):
+    for name in ("notes.txt", "a.py", "b.py", "rows.npy", ".partial-mine"):
+        (tmp_path / "run").mkdir(exist_ok=True)
+        (tmp_path / "run" / name).write_text("mine")
+    job = tp.stream(total, FOUR, source, checkpoint="run")
+    run = (lambda: job.extend(source, mode="reset")) if extends else job.run
+    with pytest.raises(
+        StreamError, match=r"run is no folder of a job\n  it holds \.partial-mine, a\.py, b\.py and 2 more"
+    ):
+        run()
+    assert {each.read_text() for each in (tmp_path / "run").iterdir()} == {"mine"}
+    assert len([*(tmp_path / "run").iterdir()]) == 5
+
+
+def test_a_folder_that_was_a_jobs_may_hold_anything(source: Stored, tmp_path: Path):
+    run = tmp_path / "run"
+    (run / "lost+found").mkdir(parents=True)
+    (run / ".gitkeep").touch()
+    np.save(run / "new.npy", X)
+    inside = tp.open(run / "new.npy")
+    # A source of the job may lie in its folder.
+    assert tp.stream(total, FOUR, inside, checkpoint=run).run().tolist() == X.sum(0).tolist()
+    (run / "notes.txt").touch()
+    (run / "lock").unlink()
+    assert tp.stream(total, FOUR, inside, checkpoint=run).run().tolist() == X.sum(0).tolist()

@@ -201,6 +201,8 @@ def test_a_record_of_another_version_cannot_be_read(saved, tmp_path, written):
     said = refused(checkpoints.record, int(newest.name))
     assert "sha256.json is missing: the run ended before the checkpoint was whole, or it was removed\n" in said
     assert said.endswith("Remove that folder to go on from the one before it.")
+    for error in (PermissionError(13, "Permission denied"), ValueError("PERMISSION_DENIED: Error opening")):
+        assert str(checkpoints._unreadable(1, error)).endswith("Let this process read it: it may be whole.")
 
 
 def test_what_is_not_there_is_told(tmp_path):
