@@ -211,7 +211,6 @@ class _Table:
 
 
 def _as_it_lies(path: Path) -> str:
-    # What was committed last may lie beside it.
     log = _log(path)
     return f"{of_file(path)}:{of_file(log)}" if log.exists() else of_file(path)
 
@@ -260,10 +259,6 @@ def _memory(path: Path) -> int:
     """Bytes that a database may take: of a file the same for all that open it, as DuckDB wants it."""
     # What was committed last is not in the database yet, and is read into memory as a whole.
     return _BASE + _OF_LOG * _size(_log(path))
-
-
-def _log(path: Path) -> Path:
-    return path.with_name(f"{path.name}.wal")
 
 
 def _size(path: Path) -> int:
